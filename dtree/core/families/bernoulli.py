@@ -1,0 +1,150 @@
+"""Binary features: the Beta-Bernoulli family, features independent within a cluster.
+
+x_j ~ Bernoulli(p_j), p_j ~ Beta(a_j, b_j). Statistics of a row: [1, x (d)].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import digamma
+
+from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.jit import kernel
+from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
+from dtree.core.verbs import implements, log_marginal, log_marginal_merged
+
+
+class CompiledBernoulli(NamedTuple):
+    ones: LogGammaTable  # lgamma(a + x) - lgamma(a)
+    zeros: LogGammaTable  # lgamma(b + x) - lgamma(b)
+    both: LogGammaTable  # lgamma(a + b + x) - lgamma(a + b)
+
+
+@kernel
+def _count_term(family, count):
+    total = 0.0
+    for j in range(family.both.shift.shape[0]):
+        total -= log_gamma_ratio(family.both, j, count)
+    return total
+
+
+@implements(log_marginal, CompiledBernoulli)
+@kernel
+def _log_marginal(family, statistics):
+    count = statistics[0]
+    total = _count_term(family, count)
+    for j in range(family.ones.shift.shape[0]):
+        ones = statistics[1 + j]
+        total += log_gamma_ratio(family.ones, j, ones) + log_gamma_ratio(family.zeros, j, count - ones)
+    return total
+
+
+@implements(log_marginal_merged, CompiledBernoulli)
+@kernel
+def _log_marginal_merged(family, columns, row, start, stop, out):
+    d = family.ones.shift.shape[0]
+    last_count = -1.0
+    count_term = 0.0
+    for k in range(start, stop):  # most candidates in a row have the same count, so its term is kept
+        count = row[0] + columns[0, k]
+        if count != last_count:
+            count_term = _count_term(family, count)
+            last_count = count
+        out[k] = count_term
+    per_count = family.ones.per_count
+    for j in range(d):
+        ones_row = row[1 + j]
+        one_start, one_length = family.ones.start[j], family.ones.length[j]
+        zero_start, zero_length = family.zeros.start[j], family.zeros.length[j]
+        ones_columns = columns[1 + j]
+        for k in range(start, stop):
+            ones = ones_row + ones_columns[k]
+            zeros = row[0] + columns[0, k] - ones
+            one_index = table_index(ones, per_count, one_length)
+            zero_index = table_index(zeros, per_count, zero_length)
+            if one_index >= 0 and zero_index >= 0:
+                out[k] += family.ones.values[one_start + one_index] + family.zeros.values[zero_start + zero_index]
+            else:
+                out[k] += log_gamma_ratio(family.ones, j, ones) + log_gamma_ratio(family.zeros, j, zeros)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bernoulli(Family):
+    """Beta-Bernoulli family for rows of zeros and ones.
+
+    Parameters
+    ----------
+    a, b : (d,) Beta prior of each feature's probability of a one.
+
+    >>> round(Bernoulli(a=[1.0, 1.0], b=[1.0, 1.0]).log_marginal([[0, 1], [1, 1]]), 6)
+    -2.890372
+    """
+
+    a: Any
+    b: Any
+
+    name: ClassVar[str] = "bernoulli"
+    value_kind: ClassVar[str] = "binary"
+    accepts_sparse: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        d = max(np.size(self.a), np.size(self.b))
+        for key in ("a", "b"):
+            vector = feature_vector(getattr(self, key), d, key)
+            require_positive(vector, key)
+            object.__setattr__(self, key, vector)
+
+    @property
+    def n_features(self) -> int:
+        return self.a.shape[0]
+
+    def parameters(self) -> dict[str, Any]:
+        return {"a": self.a, "b": self.b}
+
+    @classmethod
+    def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
+        # A Beta(c p, c (1-p)) cluster has within-cluster variance c/(c+1) p(1-p): share = c/(c+1).
+        concentration = share / (1.0 - share)
+        rate = (moments.mean * moments.rows + 0.5) / (moments.rows + 1.0)  # keeps constant columns inside (0, 1)
+        return cls(concentration * rate, concentration * (1.0 - rate))
+
+    def statistics(self, X: Any) -> np.ndarray:
+        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        return np.hstack([np.ones((dense.shape[0], 1)), dense])
+
+    def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledBernoulli:
+        counts = np.full(self.n_features, total[0])
+        return CompiledBernoulli(
+            log_gamma_table(self.a, total[1:], coarsening),
+            log_gamma_table(self.b, counts, coarsening),
+            log_gamma_table(self.a + self.b, counts, coarsening),
+        )
+
+    def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
+        """Log probabilities (n, k): linear in the row, so one matrix product."""
+        statistics = np.atleast_2d(statistics)
+        count, ones = statistics[:, :1], statistics[:, 1:]
+        log_total = np.log(self.a + self.b + count)
+        log_one = np.log(self.a + ones) - log_total
+        log_zero = np.log(self.b + count - ones) - log_total
+        rows = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
+        return np.asarray(rows @ (log_one - log_zero).T) + log_zero.sum(axis=1)
+
+    # Unconstrained parameters: log a (d), log b (d).
+
+    def free_parameters(self) -> np.ndarray:
+        return np.log(np.concatenate([self.a, self.b]))
+
+    def with_free_parameters(self, theta: np.ndarray) -> Self:
+        d = self.n_features
+        return type(self)(np.exp(theta[:d]), np.exp(theta[d:]))
+
+    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        count, ones = statistics[:, :1], statistics[:, 1:]
+        both = digamma(self.a + self.b) - digamma(self.a + self.b + count)
+        by_a = weights @ (digamma(self.a + ones) - digamma(self.a) + both)
+        by_b = weights @ (digamma(self.b + count - ones) - digamma(self.b) + both)
+        return np.concatenate([self.a * by_a, self.b * by_b])

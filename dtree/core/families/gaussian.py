@@ -1,0 +1,244 @@
+"""Gaussian clusters with full covariance: the normal-inverse-Wishart family.
+
+x ~ N(mu, Sigma), mu | Sigma ~ N(mean, Sigma / strength), Sigma ~ InverseWishart(scale, dof), E[Sigma] = scale/(dof-d-1).
+([LC15] writes W(Lambda | Psi^-1, nu) for the precision; its Psi and nu are our scale and dof.)
+
+Statistics of a row, with z = (x - origin) / unit: [1, z (d), z_a z_b for a <= b (d(d+1)/2)], see `gaussian_diag` for why.
+The compiled kernels are in `gaussian_kernels`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.special import digamma, gammaln
+
+from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.families.gaussian_kernels import CompiledGaussian, log_multigamma
+from dtree.core.tables import MAX_TABLE_ENTRIES
+
+_LOG_PI = math.log(math.pi)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gaussian(Family):
+    """Normal-inverse-Wishart family, one full covariance matrix per cluster.
+
+    Parameters
+    ----------
+    mean : (d,) prior mean of a cluster's centre.
+    strength : how many rows that prior mean is worth.
+    dof : degrees of freedom of the inverse Wishart, above d - 1.
+    scale : (d, d) its scale matrix; a cluster's expected covariance is scale / (dof - d - 1).
+    origin, unit : (d,) where statistics are taken about and in which units; they change rounding, never a value.
+
+    >>> family = Gaussian(mean=[0.0, 0.0], strength=0.1, dof=8.0, scale=[[1.0, 0.2], [0.2, 0.5]])
+    >>> round(family.log_marginal([[0.1, -0.2], [0.3, 0.2]]), 6)
+    -2.684889
+    """
+
+    mean: Any
+    strength: float
+    dof: float
+    scale: Any
+    origin: Any = None
+    unit: Any = None
+
+    name: ClassVar[str] = "gaussian"
+    needs_covariance: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        scale = np.ascontiguousarray(np.atleast_2d(np.asarray(self.scale, dtype=np.float64)))
+        d = scale.shape[0]
+        if scale.ndim != 2 or scale.shape != (d, d):
+            raise ValueError(f"scale must be a square matrix, not an array of shape {scale.shape}")
+        require_positive(self.strength, "strength")
+        require_positive(np.diag(scale), "the diagonal of scale")
+        if not (math.isfinite(self.dof) and self.dof > d - 1):
+            raise ValueError(f"dof must be above the number of features less one ({d - 1}), got {self.dof}")
+        unit = np.sqrt(np.diag(scale) / max(self.dof - d - 1.0, 1.0)) if self.unit is None else self.unit
+        mean = feature_vector(self.mean, d, "mean")
+        values = {
+            "mean": mean,
+            "strength": float(self.strength),
+            "dof": float(self.dof),
+            "scale": 0.5 * (scale + scale.T),
+            "origin": feature_vector(mean if self.origin is None else self.origin, d, "origin"),
+            "unit": feature_vector(unit, d, "unit"),
+        }
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+        try:
+            cholesky(self._scale_in_units())
+        except np.linalg.LinAlgError:
+            raise ValueError("scale must be positive definite; add a small multiple of the identity to it") from None
+
+    @property
+    def n_features(self) -> int:
+        return self.mean.shape[0]
+
+    def parameters(self) -> dict[str, Any]:
+        names = ("mean", "strength", "dof", "scale", "origin", "unit")
+        return {name: getattr(self, name) for name in names}
+
+    def _scale_in_units(self) -> np.ndarray:
+        return self.scale / np.outer(self.unit, self.unit)
+
+    def _mean_in_units(self) -> np.ndarray:
+        return (self.mean - self.origin) / self.unit
+
+    def anchored(self, moments: Moments) -> Self:
+        unit = np.where(moments.variance > 0, np.sqrt(moments.variance), self.unit)
+        return type(self)(self.mean, self.strength, self.dof, self.scale, moments.mean, unit)
+
+    @classmethod
+    def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
+        covariance = well_conditioned(moments)
+        d = covariance.shape[0]
+        dof = d + 3.0
+        unit = np.sqrt(np.diag(covariance))
+        return cls(moments.mean, share / (1.0 - share), dof, share * (dof - d - 1.0) * covariance, moments.mean, unit)
+
+    @classmethod
+    def paper_prior(cls, X: Any) -> Self:
+        """The prior of [LC15]: mean of the data, strength 0.1, dof d + 6, scale Sigma / (10 det Sigma)^(1/d).
+
+        Its determinant is 1/10 in whatever unit the data come, so results change when the data are rescaled.
+
+        >>> round(float(np.linalg.det(Gaussian.paper_prior([[0.0, 1.0], [2.0, 1.5], [1.0, 4.0]]).scale)), 6)
+        0.1
+        """
+        X = np.asarray(X, dtype=np.float64)
+        d = X.shape[1]
+        covariance = np.atleast_2d(np.cov(X, rowvar=False))
+        sign, log_det = np.linalg.slogdet(covariance)
+        if sign <= 0:
+            raise ValueError("the data's covariance is singular, so the paper's prior does not exist for them")
+        return cls(X.mean(axis=0), 0.1, d + 6.0, covariance / math.exp((math.log(10.0) + log_det) / d))
+
+    def statistics(self, X: Any) -> np.ndarray:
+        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
+        a, b = np.triu_indices(z.shape[1])
+        return np.hstack([np.ones((z.shape[0], 1)), z, z[:, a] * z[:, b]])
+
+    def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledGaussian:
+        d = self.n_features
+        mean, scale = self._mean_in_units(), self._scale_in_units()
+        log_jacobian = float(-np.log(self.unit).sum())
+        constant = 0.5 * self.dof * _log_det(scale) - log_multigamma(0.5 * self.dof, d)
+        entries = int(total[0] / coarsening + 0.5) + 1
+        counts = coarsening * np.arange(entries if entries <= MAX_TABLE_ENTRIES else 0)
+        terms = constant + 0.5 * d * np.log(self.strength / (self.strength + counts))
+        half_dof = 0.5 * (self.dof + counts)
+        terms += 0.25 * d * (d - 1) * _LOG_PI + sum(gammaln(half_dof - 0.5 * j) for j in range(d))
+        terms += counts * (log_jacobian - 0.5 * d * _LOG_PI)
+        upper = np.triu_indices(d)
+        return CompiledGaussian(
+            pull=self.strength * mean,
+            scale_base=(scale + self.strength * np.outer(mean, mean))[upper],
+            strength=self.strength,
+            dof=self.dof,
+            count_terms=terms,
+            constant=constant,
+            log_jacobian=log_jacobian,
+            per_count=1.0 / coarsening,
+        )
+
+    def posterior(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """strength (k,), dof (k,), mean (k, d), scale (k, d, d) of each cluster, in standard units."""
+        statistics = np.atleast_2d(statistics)
+        d = self.n_features
+        a, b = np.triu_indices(d)
+        second = np.empty((statistics.shape[0], d, d))
+        second[:, a, b] = second[:, b, a] = statistics[:, 1 + d :]
+        prior_mean = self._mean_in_units()
+        strength = self.strength + statistics[:, 0]
+        mean = (statistics[:, 1 : 1 + d] + self.strength * prior_mean) / strength[:, None]
+        scale = self._scale_in_units() + self.strength * np.outer(prior_mean, prior_mean) + second
+        scale -= strength[:, None, None] * mean[:, :, None] * mean[:, None, :]
+        return strength, self.dof + statistics[:, 0], mean, scale
+
+    def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
+        """Multivariate Student t densities (n, k)."""
+        strength, dof, mean, scale = self.posterior(statistics)
+        d = self.n_features
+        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
+        shrink = strength / (strength + 1.0)
+        out = np.empty((z.shape[0], mean.shape[0]))
+        for k in range(mean.shape[0]):
+            factor = cholesky(scale[k], lower=True)
+            whitened = solve_triangular(factor, (z - mean[k]).T, lower=True, overwrite_b=True, check_finite=False)
+            distance = shrink[k] * np.einsum("ij,ij->j", whitened, whitened)
+            constant = gammaln(0.5 * (dof[k] + 1.0)) - gammaln(0.5 * (dof[k] + 1.0 - d)) - np.log(self.unit).sum()
+            constant += 0.5 * d * (math.log(shrink[k]) - _LOG_PI) - np.log(np.diag(factor)).sum()
+            out[:, k] = constant - 0.5 * (dof[k] + 1.0) * np.log1p(distance)
+        return out
+
+    # Unconstrained parameters: mean in standard units (d), log strength, log(dof - d + 1), and the lower Cholesky factor
+    # of the scale in standard units, row by row, its diagonal in logs (d(d+1)/2).
+
+    def free_parameters(self) -> np.ndarray:
+        d = self.n_features
+        factor = cholesky(self._scale_in_units(), lower=True)
+        factor[np.diag_indices(d)] = np.log(np.diag(factor))
+        head = [*self._mean_in_units(), math.log(self.strength), math.log(self.dof - d + 1.0)]
+        return np.concatenate([head, factor[np.tril_indices(d)]])
+
+    def with_free_parameters(self, theta: np.ndarray) -> Self:
+        d = self.n_features
+        factor = np.zeros((d, d))
+        factor[np.tril_indices(d)] = theta[d + 2 :]
+        factor[np.diag_indices(d)] = np.exp(np.diag(factor))
+        scale = (factor @ factor.T) * np.outer(self.unit, self.unit)
+        mean = self.origin + self.unit * theta[:d]
+        return type(self)(mean, math.exp(theta[d]), math.exp(theta[d + 1]) + d - 1.0, scale, self.origin, self.unit)
+
+    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        d = self.n_features
+        strength, dof, mean, scale = self.posterior(statistics)
+        inverse = np.linalg.inv(scale)
+        off = self._mean_in_units() - mean
+        pushed = np.einsum("kab,kb->ka", inverse, off)
+        by_mean = -(weights * dof) @ pushed * self.strength
+        by_strength = 0.5 * d * (weights @ (1.0 / self.strength - 1.0 / strength))
+        by_strength -= 0.5 * (weights * dof) @ np.einsum("ka,ka->k", pushed, off)
+        steps = 0.5 * np.arange(d)
+        by_dof = 0.5 * (_log_det(self._scale_in_units()) - digamma(0.5 * self.dof - steps).sum()) * weights.sum()
+        by_dof += 0.5 * weights @ (digamma(0.5 * dof[:, None] - steps).sum(axis=1) - np.linalg.slogdet(scale)[1])
+        by_scale = 0.5 * weights.sum() * self.dof * np.linalg.inv(self._scale_in_units())
+        by_scale -= 0.5 * np.einsum("k,kab->ab", weights * dof, inverse)
+        factor = cholesky(self._scale_in_units(), lower=True)
+        by_factor = 2.0 * by_scale @ factor
+        by_factor[np.diag_indices(d)] *= np.diag(factor)
+        head = [*by_mean, self.strength * by_strength, (self.dof - d + 1.0) * by_dof]
+        return np.concatenate([head, by_factor[np.tril_indices(d)]])
+
+
+def _log_det(matrix: np.ndarray) -> float:
+    return float(np.linalg.slogdet(matrix)[1])
+
+
+def well_conditioned(moments: Moments) -> np.ndarray:
+    """The data's covariance, shrunk towards its diagonal only where it is (nearly) singular.
+
+    With enough rows nothing is done, so that defaults built on it are equivariant under every affine map. With few rows
+    for the features, or collinear features, the sample covariance cannot be inverted; shrinking correlations keeps the
+    answer equivariant under shifts and rescaling of each feature.
+    """
+    if moments.covariance is None:
+        raise ValueError("the full Gaussian family needs the data's covariance")
+    variance = np.where(moments.variance > 0, moments.variance, 1.0)
+    unit = np.sqrt(variance)
+    correlation = moments.covariance / np.outer(unit, unit)
+    np.fill_diagonal(correlation, 1.0)
+    d = variance.shape[0]
+    smallest = np.linalg.eigvalsh(correlation)[0]
+    shrinkage = min(1.0, d / moments.rows) if moments.rows <= 2 * d else 0.0
+    if smallest < 1e-6:
+        shrinkage = max(shrinkage, 1e-3)
+    correlation = (1.0 - shrinkage) * correlation + shrinkage * np.eye(d)
+    return correlation * np.outer(unit, unit)

@@ -1,0 +1,253 @@
+"""Gaussian clusters with independent features: the normal-inverse-gamma family.
+
+x_j ~ N(mu_j, v_j), mu_j | v_j ~ N(mean_j, v_j / strength), v_j ~ InverseGamma(shape_j, rate_j).
+
+Statistics of a row, with z = (x - origin) / unit: [1, z (d), z**2 (d)]. Taking them about an origin inside the data and in
+the data's own units keeps second moments from cancelling and products of variances from overflowing, whatever units the
+rows come in; the change of variables adds -log(unit) per row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.jit import kernel
+from dtree.core.tables import MAX_TABLE_ENTRIES, table_index
+from dtree.core.verbs import implements, log_marginal, log_marginal_merged
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_FEATURES_PER_LOG = 16  # one log of a product of this many variances; in standard units they cannot overflow together
+_LANES = 64  # columns scored together: their accumulators stay in the first-level cache
+
+
+class CompiledDiagonalGaussian(NamedTuple):
+    """In standard units: posterior rate_j = rate_base_j + (sum z_j^2 - (sum z_j + pull_j)^2 / (strength + n)) / 2."""
+
+    pull: np.ndarray  # (d,) strength * mean
+    rate_base: np.ndarray  # (d,) rate + strength mean^2 / 2
+    shape: np.ndarray  # (d,)
+    strength: float
+    same_shape: bool
+    count_terms: np.ndarray  # everything that depends on the count alone, indexed by the true count
+    constant: float  # sum_j shape_j log rate_j - lgamma(shape_j)
+    log_jacobian: float
+    per_count: float
+
+
+@kernel
+def _count_term(family, count):
+    index = table_index(count, family.per_count, family.count_terms.shape[0])
+    if index >= 0:
+        return family.count_terms[index]
+    total = family.constant
+    d = family.shape.shape[0]
+    if family.same_shape:
+        total += d * math.lgamma(family.shape[0] + 0.5 * count)
+    else:
+        for j in range(d):
+            total += math.lgamma(family.shape[j] + 0.5 * count)
+    total += 0.5 * d * math.log(family.strength / (family.strength + count))
+    return total + count * (family.log_jacobian - 0.5 * d * _LOG_2PI)
+
+
+@implements(log_marginal, CompiledDiagonalGaussian)
+@kernel
+def _log_marginal(family, statistics):
+    d = family.shape.shape[0]
+    count = statistics[0]
+    half_inverse = 0.5 / (family.strength + count)
+    total = _count_term(family, count)
+    if family.same_shape:
+        exponent = family.shape[0] + 0.5 * count
+        product = 1.0
+        for j in range(d):
+            pulled = statistics[1 + j] + family.pull[j]
+            product *= family.rate_base[j] + 0.5 * statistics[1 + d + j] - half_inverse * pulled * pulled
+            if j % _FEATURES_PER_LOG == _FEATURES_PER_LOG - 1:
+                total -= exponent * math.log(product)
+                product = 1.0
+        return total - exponent * math.log(product)
+    for j in range(d):
+        pulled = statistics[1 + j] + family.pull[j]
+        rate = family.rate_base[j] + 0.5 * statistics[1 + d + j] - half_inverse * pulled * pulled
+        total -= (family.shape[j] + 0.5 * count) * math.log(rate)
+    return total
+
+
+@implements(log_marginal_merged, CompiledDiagonalGaussian)
+@kernel
+def _log_marginal_merged(family, columns, row, start, stop, out):
+    d = family.shape.shape[0]
+    half_inverse = np.empty(_LANES)
+    product = np.empty(_LANES)
+    for block in range(start, stop, _LANES):
+        width = min(_LANES, stop - block)
+        for lane in range(width):
+            count = row[0] + columns[0, block + lane]
+            half_inverse[lane] = 0.5 / (family.strength + count)
+            product[lane] = 1.0
+            out[block + lane] = _count_term(family, count)
+        for j in range(d):
+            pull = row[1 + j] + family.pull[j]
+            base = family.rate_base[j] + 0.5 * row[1 + d + j]
+            sums = columns[1 + j, block : block + width]
+            squares = columns[1 + d + j, block : block + width]
+            for lane in range(width):
+                pulled = sums[lane] + pull
+                product[lane] *= base + 0.5 * squares[lane] - half_inverse[lane] * pulled * pulled
+            if not family.same_shape or j % _FEATURES_PER_LOG == _FEATURES_PER_LOG - 1 or j == d - 1:
+                for lane in range(width):
+                    exponent = family.shape[j] + 0.5 * (row[0] + columns[0, block + lane])
+                    out[block + lane] -= exponent * math.log(product[lane])
+                    product[lane] = 1.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiagonalGaussian(Family):
+    """Normal-inverse-gamma family, one independent Gaussian per feature.
+
+    Parameters
+    ----------
+    mean : (d,) prior mean of a cluster's centre.
+    strength : how many rows that prior mean is worth (one number for all features).
+    shape, rate : (d,) inverse-gamma prior of a cluster's variance, whose mean is rate / (shape - 1).
+    origin, unit : (d,) where statistics are taken about and in which units; they change rounding, never a value.
+
+    >>> family = DiagonalGaussian(mean=[0.0, 0.0], strength=0.1, shape=2.0, rate=[0.5, 0.5])
+    >>> round(family.log_marginal([[0.1, -0.2], [0.3, 0.2]]), 6)
+    -4.249162
+    """
+
+    mean: Any
+    strength: float
+    shape: Any
+    rate: Any
+    origin: Any = None
+    unit: Any = None
+
+    name: ClassVar[str] = "gaussian-diag"
+
+    def __post_init__(self) -> None:
+        mean = np.atleast_1d(np.asarray(self.mean, dtype=np.float64))
+        d = max(mean.shape[0], np.size(self.shape), np.size(self.rate))
+        mean = feature_vector(mean, d, "mean")
+        shape, rate = feature_vector(self.shape, d, "shape"), feature_vector(self.rate, d, "rate")
+        require_positive(self.strength, "strength")
+        require_positive(shape, "shape")
+        require_positive(rate, "rate")
+        unit = np.sqrt(rate / np.maximum(shape - 1.0, 0.5)) if self.unit is None else self.unit
+        values = {
+            "mean": mean,
+            "strength": float(self.strength),
+            "shape": shape,
+            "rate": rate,
+            "origin": feature_vector(mean if self.origin is None else self.origin, d, "origin"),
+            "unit": feature_vector(unit, d, "unit"),
+        }
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    @property
+    def n_features(self) -> int:
+        return self.mean.shape[0]
+
+    def parameters(self) -> dict[str, Any]:
+        names = ("mean", "strength", "shape", "rate", "origin", "unit")
+        return {name: getattr(self, name) for name in names}
+
+    def anchored(self, moments: Moments) -> Self:
+        unit = np.where(moments.variance > 0, np.sqrt(moments.variance), self.unit)
+        return type(self)(self.mean, self.strength, self.shape, self.rate, moments.mean, unit)
+
+    @classmethod
+    def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
+        shape = 2.0
+        variance = np.where(moments.variance > 0, moments.variance, 1.0)
+        rate = share * (shape - 1.0) * variance
+        return cls(moments.mean, share / (1.0 - share), shape, rate, moments.mean, np.sqrt(variance))
+
+    def statistics(self, X: Any) -> np.ndarray:
+        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
+        return np.hstack([np.ones((z.shape[0], 1)), z, z * z])
+
+    def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledDiagonalGaussian:
+        d = self.n_features
+        mean = (self.mean - self.origin) / self.unit
+        rate = self.rate / self.unit**2
+        constant = float(np.sum(self.shape * np.log(rate) - gammaln(self.shape)))
+        log_jacobian = float(-np.log(self.unit).sum())
+        entries = int(total[0] / coarsening + 0.5) + 1
+        counts = coarsening * np.arange(entries if entries <= MAX_TABLE_ENTRIES else 0)
+        terms = constant + 0.5 * d * np.log(self.strength / (self.strength + counts))
+        for shape, features in zip(*np.unique(self.shape, return_counts=True), strict=True):
+            terms += features * gammaln(shape + 0.5 * counts)
+        terms += counts * (log_jacobian - 0.5 * d * _LOG_2PI)
+        return CompiledDiagonalGaussian(
+            pull=self.strength * mean,
+            rate_base=rate + 0.5 * self.strength * mean**2,
+            shape=self.shape,
+            strength=self.strength,
+            same_shape=bool(np.all(self.shape == self.shape[0])),
+            count_terms=terms,
+            constant=constant,
+            log_jacobian=log_jacobian,
+            per_count=1.0 / coarsening,
+        )
+
+    def _posterior(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """count (k, 1), and posterior mean, shape, rate (k, d) in standard units."""
+        d = self.n_features
+        count, sums, squares = statistics[:, :1], statistics[:, 1 : 1 + d], statistics[:, 1 + d :]
+        prior_mean = (self.mean - self.origin) / self.unit
+        mean = (sums + self.strength * prior_mean) / (self.strength + count)
+        within = squares + self.strength * prior_mean**2 - (self.strength + count) * mean**2
+        return count, mean, self.shape + 0.5 * count, self.rate / self.unit**2 + 0.5 * within
+
+    def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
+        """Product of Student t densities (n, k)."""
+        count, mean, shape, rate = self._posterior(np.atleast_2d(statistics))
+        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
+        strength = self.strength + count
+        scale = 2.0 * rate * (strength + 1.0) / strength
+        constant = (gammaln(shape + 0.5) - gammaln(shape) - 0.5 * np.log(np.pi * scale) - np.log(self.unit)).sum(axis=1)
+        out = np.empty((z.shape[0], mean.shape[0]))
+        for k in range(mean.shape[0]):
+            out[:, k] = constant[k] - np.log1p((z - mean[k]) ** 2 / scale[k]) @ (shape[k] + 0.5)
+        return out
+
+    # Unconstrained parameters: mean in standard units (d), log strength, log shape (d), log rate (d).
+
+    def free_parameters(self) -> np.ndarray:
+        mean = (self.mean - self.origin) / self.unit
+        return np.concatenate([mean, [math.log(self.strength)], np.log(self.shape), np.log(self.rate / self.unit**2)])
+
+    def with_free_parameters(self, theta: np.ndarray) -> Self:
+        d = self.n_features
+        mean = self.origin + self.unit * theta[:d]
+        strength, shape = math.exp(theta[d]), np.exp(theta[d + 1 : 2 * d + 1])
+        return type(self)(mean, strength, shape, np.exp(theta[2 * d + 1 :]) * self.unit**2, self.origin, self.unit)
+
+    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        count, mean, shape, rate = self._posterior(statistics)
+        prior_mean = (self.mean - self.origin) / self.unit
+        prior_rate = self.rate / self.unit**2
+        precision = shape / rate
+        off = prior_mean - mean
+        by_mean = -self.strength * precision * off
+        by_strength = (0.5 / self.strength - 0.5 / (self.strength + count) - 0.5 * precision * off**2).sum(axis=1)
+        by_shape = np.log(prior_rate) - digamma(self.shape) + digamma(shape) - np.log(rate)
+        by_rate = self.shape / prior_rate - precision
+        return np.concatenate(
+            [
+                weights @ by_mean,
+                [self.strength * (weights @ by_strength)],
+                self.shape * (weights @ by_shape),
+                prior_rate * (weights @ by_rate),
+            ]
+        )

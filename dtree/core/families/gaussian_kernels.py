@@ -1,0 +1,139 @@
+"""Compiled log marginals of the full Gaussian family.
+
+The work is log det of the posterior scale matrix of each cluster. A pair score factorises a merged matrix; scores of one
+atom with many are done `_LANES` at a time, the same elimination step for all lanes in the innermost loop, so that the
+processor's vector units work on several matrices at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dtree.core.jit import kernel
+from dtree.core.tables import table_index
+from dtree.core.verbs import implements, log_marginal, log_marginal_merged
+
+_LOG_PI = math.log(math.pi)
+_PIVOTS_PER_LOG = 16  # one log of a product of this many pivots; in standard units they cannot overflow together
+_LANES = 32
+
+
+class CompiledGaussian(NamedTuple):
+    """In standard units: posterior scale = scale_base + second moments - pulled pulled' / (strength + n)."""
+
+    pull: np.ndarray  # (d,) strength * mean
+    scale_base: np.ndarray  # (d(d+1)/2,) upper triangle of scale + strength mean mean'
+    strength: float
+    dof: float
+    count_terms: np.ndarray  # everything that depends on the count alone, indexed by the true count
+    constant: float  # dof/2 log det scale - log multigamma(dof/2)
+    log_jacobian: float
+    per_count: float
+
+
+@kernel
+def log_multigamma(x, d):
+    """Log of the multivariate gamma function of dimension d at x."""
+    total = 0.25 * d * (d - 1) * _LOG_PI
+    for j in range(d):
+        total += math.lgamma(x - 0.5 * j)
+    return total
+
+
+@kernel
+def _count_term(family, count):
+    index = table_index(count, family.per_count, family.count_terms.shape[0])
+    if index >= 0:
+        return family.count_terms[index]
+    d = family.pull.shape[0]
+    total = family.constant + log_multigamma(0.5 * (family.dof + count), d)
+    total += 0.5 * d * math.log(family.strength / (family.strength + count))
+    return total + count * (family.log_jacobian - 0.5 * d * _LOG_PI)
+
+
+@implements(log_marginal, CompiledGaussian)
+@kernel
+def _log_marginal(family, statistics):
+    d = family.pull.shape[0]
+    count = statistics[0]
+    inverse = 1.0 / (family.strength + count)
+    matrix = np.empty((d, d))  # upper triangle, eliminated in place
+    position = 0
+    for a in range(d):
+        pulled = (statistics[1 + a] + family.pull[a]) * inverse
+        for b in range(a, d):
+            second = family.scale_base[position] + statistics[1 + d + position]
+            matrix[a, b] = second - pulled * (statistics[1 + b] + family.pull[b])
+            position += 1
+    log_det = 0.0
+    product = 1.0
+    for a in range(d):
+        pivot = matrix[a, a]
+        product *= pivot
+        if a % _PIVOTS_PER_LOG == _PIVOTS_PER_LOG - 1:
+            log_det += math.log(product)
+            product = 1.0
+        for b in range(a + 1, d):
+            factor = matrix[a, b] / pivot
+            for c in range(b, d):
+                matrix[b, c] -= factor * matrix[a, c]
+    log_det += math.log(product)
+    return _count_term(family, count) - 0.5 * (family.dof + count) * log_det
+
+
+@implements(log_marginal_merged, CompiledGaussian)
+@kernel
+def _log_marginal_merged(family, columns, row, start, stop, out):
+    d = family.pull.shape[0]
+    inverse = np.empty(_LANES)
+    product = np.empty(_LANES)
+    factor = np.empty(_LANES)
+    pulled = np.empty((d, _LANES))
+    matrix = np.empty((d, d, _LANES))
+    for block in range(start, stop, _LANES):
+        width = min(_LANES, stop - block)
+        for lane in range(width):
+            count = row[0] + columns[0, block + lane]
+            inverse[lane] = 1.0 / (family.strength + count)
+            product[lane] = 1.0
+            out[block + lane] = _count_term(family, count)
+        for a in range(d):
+            shift = row[1 + a] + family.pull[a]
+            sums = columns[1 + a, block : block + width]
+            target = pulled[a]
+            for lane in range(width):
+                target[lane] = shift + sums[lane]
+        position = 0
+        for a in range(d):
+            for lane in range(width):
+                factor[lane] = pulled[a, lane] * inverse[lane]
+            for b in range(a, d):
+                base = family.scale_base[position] + row[1 + d + position]
+                seconds = columns[1 + d + position, block : block + width]
+                target = matrix[a, b]
+                other = pulled[b]
+                for lane in range(width):
+                    target[lane] = base + seconds[lane] - factor[lane] * other[lane]
+                position += 1
+        for a in range(d):
+            pivot = matrix[a, a]
+            for lane in range(width):
+                product[lane] *= pivot[lane]
+                inverse[lane] = 1.0 / pivot[lane]
+            if a % _PIVOTS_PER_LOG == _PIVOTS_PER_LOG - 1 or a == d - 1:
+                for lane in range(width):
+                    exponent = 0.5 * (family.dof + row[0] + columns[0, block + lane])
+                    out[block + lane] -= exponent * math.log(product[lane])
+                    product[lane] = 1.0
+            for b in range(a + 1, d):
+                head = matrix[a, b]
+                for lane in range(width):
+                    factor[lane] = head[lane] * inverse[lane]
+                for c in range(b, d):
+                    target = matrix[b, c]
+                    source = matrix[a, c]
+                    for lane in range(width):
+                        target[lane] -= factor[lane] * source[lane]

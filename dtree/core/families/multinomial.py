@@ -1,0 +1,131 @@
+"""Rows of counts over a vocabulary: the Dirichlet-multinomial family, dense or sparse.
+
+x ~ Multinomial(N_x, theta), theta ~ Dirichlet(concentration). With `coefficient` the probability is that of the count
+vector, without it that of the word sequence; the two differ by a constant of the data, never by a tree.
+
+Statistics of a row: [1, log coefficient, N_x, x (v)].
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.jit import kernel
+from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
+from dtree.core.verbs import implements, log_marginal, log_marginal_merged
+
+FIRST_WORD = 3  # the column where the counts of words begin
+
+
+class CompiledMultinomial(NamedTuple):
+    words: LogGammaTable  # lgamma(concentration + x) - lgamma(concentration)
+    concentration_total: float
+    log_gamma_total: float
+
+
+@implements(log_marginal, CompiledMultinomial)
+@kernel
+def _log_marginal(family, statistics):
+    total = family.log_gamma_total - math.lgamma(family.concentration_total + statistics[2]) + statistics[1]
+    for v in range(family.words.shift.shape[0]):
+        count = statistics[FIRST_WORD + v]
+        if count != 0.0:
+            total += log_gamma_ratio(family.words, v, count)
+    return total
+
+
+@implements(log_marginal_merged, CompiledMultinomial)
+@kernel
+def _log_marginal_merged(family, columns, row, start, stop, out):
+    # A word that only one side uses adds what it adds to that side alone; a table of the row's words is filled once,
+    # and the loops over candidates touch each word's counts in contiguous memory.
+    for k in range(start, stop):
+        out[k] = family.log_gamma_total + row[1] + columns[1, k]
+        out[k] -= math.lgamma(family.concentration_total + row[2] + columns[2, k])
+    per_count = family.words.per_count
+    for v in range(family.words.shift.shape[0]):
+        own = row[FIRST_WORD + v]
+        first, length = family.words.start[v], family.words.length[v]
+        counts = columns[FIRST_WORD + v]
+        for k in range(start, stop):
+            count = own + counts[k]
+            if count != 0.0:
+                index = table_index(count, per_count, length)
+                if index >= 0:
+                    out[k] += family.words.values[first + index]
+                else:
+                    out[k] += log_gamma_ratio(family.words, v, count)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Multinomial(Family):
+    """Dirichlet-multinomial family for rows of word counts.
+
+    Parameters
+    ----------
+    concentration : (v,) Dirichlet prior over the words of a cluster.
+    coefficient : include N!/prod x! of each row, the probability of the counts instead of the sequence.
+
+    >>> round(Multinomial([1.0, 1.0, 1.0]).log_marginal([[2, 0, 1], [1, 1, 0]]), 6)
+    -6.040255
+    """
+
+    concentration: Any
+    coefficient: bool = False
+
+    name: ClassVar[str] = "multinomial"
+    value_kind: ClassVar[str] = "count"
+    accepts_sparse: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        concentration = feature_vector(self.concentration, None, "concentration")
+        require_positive(concentration, "concentration")
+        object.__setattr__(self, "concentration", concentration)
+        object.__setattr__(self, "coefficient", bool(self.coefficient))
+
+    @property
+    def n_features(self) -> int:
+        return self.concentration.shape[0]
+
+    def parameters(self) -> dict[str, Any]:
+        return {"concentration": self.concentration, "coefficient": self.coefficient}
+
+    @classmethod
+    def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
+        # One word drawn from a cluster has within-cluster variance c/(c+1) of its variance over clusters: share.
+        frequency = moments.mean * moments.rows + 0.5
+        frequency /= frequency.sum()
+        return cls(share / (1.0 - share) * frequency)
+
+    def statistics(self, X: Any) -> np.ndarray:
+        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        total = dense.sum(axis=1)
+        log_coefficient = np.zeros(dense.shape[0])
+        if self.coefficient:
+            log_coefficient = gammaln(total + 1.0) - gammaln(dense + 1.0).sum(axis=1)
+        return np.hstack([np.ones((dense.shape[0], 1)), log_coefficient[:, None], total[:, None], dense])
+
+    def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledMultinomial:
+        concentration_total = float(self.concentration.sum())
+        words = log_gamma_table(self.concentration, total[FIRST_WORD:], coarsening)
+        return CompiledMultinomial(words, concentration_total, math.lgamma(concentration_total))
+
+    # Unconstrained parameters: log concentration (v).
+
+    def free_parameters(self) -> np.ndarray:
+        return np.log(self.concentration)
+
+    def with_free_parameters(self, theta: np.ndarray) -> Self:
+        return type(self)(np.exp(theta), self.coefficient)
+
+    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        total = self.concentration.sum()
+        shared = weights @ (digamma(total) - digamma(total + statistics[:, 2]))
+        gained = digamma(self.concentration + statistics[:, FIRST_WORD:]) - digamma(self.concentration)
+        return self.concentration * (weights @ gained + shared)

@@ -1,0 +1,93 @@
+"""The Dirichlet process: kappa(n) = alpha Gamma(n), the Chinese restaurant process over partitions.
+
+Given the auxiliary variable u of normalised random measures, kappa(n, u) = alpha Gamma(n) (1+u)^-n and
+psi(u) = alpha log(1+u); the posterior over partitions does not depend on u, so it is integrated out unless given.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from dtree.core.families.base import require_positive
+from dtree.core.jit import kernel
+from dtree.core.priors.base import Prior
+from dtree.core.tables import MAX_TABLE_ENTRIES, table_index
+from dtree.core.verbs import implements, log_kappa
+
+
+class CompiledDirichletProcess(NamedTuple):
+    log_alpha: float
+    log_tilt: float  # log(1 + u), or 0 when u is integrated out
+    table: np.ndarray  # log kappa by count; entry 0 is unused
+
+
+@implements(log_kappa, CompiledDirichletProcess)
+@kernel
+def _log_kappa(prior, count):
+    index = table_index(count, 1.0, prior.table.shape[0])
+    if index > 0:
+        return prior.table[index]
+    return prior.log_alpha + math.lgamma(count) - count * prior.log_tilt
+
+
+@dataclass(frozen=True, repr=False)
+class DirichletProcess(Prior):
+    """Dirichlet process with concentration alpha.
+
+    >>> DirichletProcess(alpha=2.0).log_kappa([1, 2, 3]).round(4).tolist()
+    [0.6931, 0.6931, 1.3863]
+    """
+
+    alpha: float = 1.0
+    u: float | None = None
+
+    name: ClassVar[str] = "dp"
+
+    def __post_init__(self) -> None:
+        require_positive(self.alpha, "alpha")
+        if self.u is not None:
+            require_positive(self.u, "u")
+
+    def parameters(self) -> dict[str, Any]:
+        return {"alpha": self.alpha, "u": self.u}
+
+    def _log_tilt(self) -> float:
+        return 0.0 if self.u is None else math.log1p(self.u)
+
+    def log_kappa(self, count: Any) -> np.ndarray:
+        count = np.asarray(count, dtype=np.float64)
+        return math.log(self.alpha) + gammaln(count) - count * self._log_tilt()
+
+    def psi(self, u: Any) -> np.ndarray:
+        """Laplace exponent alpha log(1 + u)."""
+        return self.alpha * np.log1p(u)
+
+    def log_normaliser(self, count: float) -> float:
+        if self.u is None:
+            return float(gammaln(self.alpha) - gammaln(count + self.alpha))
+        return float((count - 1.0) * math.log(self.u) - self.psi(self.u) - gammaln(count))
+
+    def compile(self, total_count: float) -> CompiledDirichletProcess:
+        entries = int(total_count + 0.5) + 1
+        table = np.zeros(entries if entries <= MAX_TABLE_ENTRIES else 0)
+        table[1:] = self.log_kappa(np.arange(1, table.shape[0]))
+        return CompiledDirichletProcess(math.log(self.alpha), self._log_tilt(), table)
+
+    def free_parameters(self) -> np.ndarray:
+        return np.array([math.log(self.alpha)])
+
+    def with_free_parameters(self, theta: np.ndarray) -> Self:
+        return type(self)(float(np.exp(theta[0])), self.u)
+
+    def gradient(self, counts: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return np.array([weights.sum()])
+
+    def normaliser_gradient(self, count: float) -> np.ndarray:
+        if self.u is None:
+            return np.array([self.alpha * (digamma(self.alpha) - digamma(count + self.alpha))])
+        return np.array([-float(self.psi(self.u))])

@@ -1,0 +1,79 @@
+"""Tables of functions of a count.
+
+Counts are integers, so whatever depends on a count alone (mostly `lgamma`) is computed once and looked up. Under
+coarsening the statistics are zeta times an integer; a table is indexed by the integer and `per_count` = 1/zeta turns one
+into the other. Soft counts (variational responsibilities) and counts beyond the table fall back to the function itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from dtree.core.jit import kernel
+
+MAX_TABLE_ENTRIES = 4_000_000  # 32 MB
+NOT_IN_TABLE = -1
+
+
+@kernel
+def table_index(value, per_count, length):
+    """Where `value` stands in a table of `length` entries, or NOT_IN_TABLE."""
+    scaled = value * per_count
+    if scaled >= length or scaled < 0.0:
+        return NOT_IN_TABLE
+    index = int(scaled + 0.5)
+    if index >= length or abs(scaled - index) > 1e-9 * (1.0 + index):
+        return NOT_IN_TABLE
+    return index
+
+
+class LogGammaTable(NamedTuple):
+    """lgamma(shift[j] + x) - lgamma(shift[j]) for each feature j and every count x that can occur.
+
+    `values` holds the features' tables one after the other, feature j from `start[j]` with `length[j]` entries. Features
+    with the same shift share one table.
+    """
+
+    shift: np.ndarray  # (d,)
+    log_gamma_shift: np.ndarray  # (d,)
+    values: np.ndarray
+    start: np.ndarray  # (d,)
+    length: np.ndarray  # (d,)
+    per_count: float
+
+
+def log_gamma_table(shift: np.ndarray, largest: np.ndarray, coarsening: float = 1.0) -> LogGammaTable:
+    """Build the table for counts up to `largest` (d,) per feature (in coarsened units)."""
+    shift = np.ascontiguousarray(shift, dtype=np.float64)
+    entries = np.floor(np.asarray(largest, dtype=np.float64) / coarsening + 0.5).astype(np.int64) + 1
+    shared = bool(np.all(shift == shift[0]))
+    if shared:
+        entries = np.full(shift.shape, entries.max())
+    needed = int(entries[0] if shared else entries.sum())
+    if needed > MAX_TABLE_ENTRIES:
+        entries = np.zeros_like(entries)
+        needed = 0
+    start = np.zeros(shift.shape[0], dtype=np.int64)
+    if needed == 0:
+        values = np.zeros(1)
+    elif shared:
+        values = gammaln(shift[0] + coarsening * np.arange(needed)) - gammaln(shift[0])
+    else:
+        start[1:] = np.cumsum(entries)[:-1]
+        within = np.arange(needed) - np.repeat(start, entries)
+        repeated = np.repeat(shift, entries)
+        values = gammaln(repeated + coarsening * within) - gammaln(repeated)
+    return LogGammaTable(shift, gammaln(shift), values, start, entries, 1.0 / coarsening)
+
+
+@kernel
+def log_gamma_ratio(table, feature, count):
+    """lgamma(shift + count) - lgamma(shift) of one feature."""
+    index = table_index(count, table.per_count, table.length[feature])
+    if index >= 0:
+        return table.values[table.start[feature] + index]
+    return math.lgamma(table.shift[feature] + count) - table.log_gamma_shift[feature]
