@@ -1,7 +1,6 @@
-"""How far a long computation is: numerical code reports, whoever wants to draw a bar listens.
+"""Who is told how far a long computation has come.
 
-Nothing listens by default, and then `report` costs one lookup. A listener belongs to the context that set it (a thread or
-a task has its own), so two fits side by side do not mix their bars.
+Numerical code calls `report(stage, done, total)`; nobody listens unless a caller entered `listening(...)`.
 """
 
 from __future__ import annotations
@@ -10,31 +9,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Listener = Callable[[str, int, int | None], None]
+Listener = Callable[[str, int, int], None]
+_listener: ContextVar[Listener | None] = ContextVar("dtree_progress", default=None)
 
-_listener: ContextVar[Listener | None] = ContextVar("dtree_progress_listener", default=None)
 
-
-def report(stage: str, done: int, total: int | None = None) -> None:
-    """Say that `done` of `total` steps of `stage` are finished; total is None when it is not known."""
+def report(stage: str, done: int, total: int) -> None:
+    """Tell the listener, if there is one, that `done` of `total` parts of `stage` are finished."""
     listener = _listener.get()
     if listener is not None:
         listener(stage, done, total)
 
 
-def is_heard() -> bool:
-    """Whether anybody listens: a loop may run in larger blocks when nobody does."""
-    return _listener.get() is not None
-
-
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Hand every report made inside the `with` block to `listener(stage, done, total)`.
+    """Send reports made inside the block to `listener`.
 
     >>> with listening(lambda stage, done, total: print(stage, done, total)):
-    ...     report("merging", 3, 10)
-    merging 3 10
-    >>> report("merging", 4, 10)
+    ...     report("merging", 1, 3)
+    merging 1 3
     """
     token = _listener.set(listener)
     try:
