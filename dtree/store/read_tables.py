@@ -89,9 +89,9 @@ def _from_frame(path: Path, frame: Any, named: bool, choice: Choice, first_line:
         row_names = [str(value) for value in frame.iloc[:, column]]
         frame = frame.drop(columns=frame.columns[column])
         text.pop(column)
-    for name, is_text in zip(frame.columns, text):
-        if is_text:
-            raise ValueError(_text_column_sentence(path, frame[name], str(name), first_line))
+    for column, name in enumerate(frame.columns):
+        if text[column]:
+            raise ValueError(_text_column_sentence(path, frame.iloc[:, column], str(name), first_line))
     X = frame.to_numpy(dtype=np.float64, na_value=np.nan) if frame.shape[1] else np.empty((len(frame), 0))
     names = [str(name) for name in frame.columns] if named else None
     return Rows(X, names, row_names, labels, str(path))
