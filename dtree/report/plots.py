@@ -18,7 +18,7 @@ _INK = "#2b2f36"
 _CLUSTER_COLOURS = (
     "#3b6fb6", "#d9772b", "#3f9561", "#b8434e", "#7d5ba6", "#8a6d4b", "#d46fa3", "#5f7a87", "#a8a032", "#2fa3b5",
 )  # fmt: skip
-_FEW_TIPS = 24
+_FEW_TIPS = 8
 _LARGEST_NAMED = 100  # tips that still get a readable name
 
 
