@@ -77,6 +77,8 @@ def _from_frame(path: Path, frame: Any, named: bool, choice: Choice, first_line:
     from pandas.api import types
 
     frame = frame.rename(columns=str)
+    if len(frame) == 0:
+        raise ValueError(f"{path} is empty: it holds 0 rows of {frame.shape[1]} columns")
     labels = row_names = None
     if choice.labels_column is not None:
         labelled = column_index([str(name) for name in frame.columns], choice.labels_column, path)

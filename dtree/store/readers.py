@@ -98,7 +98,7 @@ def _one_sentence(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} cannot be read because {error.name or 'a package'} is not installed") from None
     except Exception as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        if isinstance(error, ValueError) and str(path) in reason:
+        if isinstance(error, ValueError) and reason.startswith(str(path)):
             raise
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
