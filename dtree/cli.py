@@ -152,11 +152,9 @@ def fit(
         notes["labels_column"] = labels_column
     save(model, out_, provenance=notes, row_names=rows.row_names, overwrite=overwrite)
     print_fit(model, rows.row_names)
-    if rows.labels is not None and model.tree_.n_leaves == len(rows.labels):
-        out().print(
-            f"purity of the tree against '{labels_column}': {dendrogram_purity(model.tree_, rows.labels):.3f}",
-            markup=False,
-        )
+    if rows.labels is not None and _has_a_pair(rows.labels) and model.tree_.n_leaves == len(rows.labels):
+        purity = dendrogram_purity(model.tree_, rows.labels)
+        out().print(f"purity of the tree against '{labels_column}': {purity:.3f}", markup=False)
     out().print(f"run: {out_}", markup=False)
 
 
@@ -275,6 +273,11 @@ def _prior(name: str, alpha: float | None) -> Any:
     if name not in PRIORS:
         raise ValueError(f"there is no prior '{name}'; the known ones are {', '.join(PRIORS)}")
     return name if alpha is None else PRIORS[name](alpha=alpha)  # type: ignore[call-arg]
+
+
+def _has_a_pair(labels: Any) -> bool:
+    """Whether two rows share a label, without which the purity of a tree means nothing."""
+    return len(set(labels.tolist())) < len(labels)
 
 
 def _framed(X: Any, feature_names: list[str] | None) -> Any:

@@ -87,7 +87,7 @@ def write_linkage(path: Path, linkage: np.ndarray) -> None:
         if path.suffix.lower() == ".npy":
             np.save(partial, linkage, allow_pickle=False)
         else:
-            np.savetxt(partial, linkage, delimiter=",", header="left,right,height,rows", comments="", fmt="%.17g")
+            np.savetxt(partial, linkage, delimiter=",", header="left,right,height,leaves", comments="", fmt="%.17g")
 
 
 def draw(model: Any, names: list[str] | None, path: Path) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -139,8 +140,17 @@ def versions() -> dict[str, str]:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed as a package"
+            found[package] = _version_of_sources() if package == "dtree" else "unknown"
     return found
+
+
+def _version_of_sources() -> str:
+    """The version when dtree runs from its source tree without being installed."""
+    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    try:
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+    except (OSError, KeyError, ValueError):
+        return "unknown"
 
 
 def fingerprint(X: Any) -> str:
