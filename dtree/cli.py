@@ -86,7 +86,7 @@ def demo(
     check_file(table, overwrite)
     started = time.monotonic()
     with progress_bar():
-        model = BHC().fit(_framed(data.X, data.feature_names))
+        model = BHC("gaussian-diag").fit(_framed(data.X, data.feature_names))
     save(
         model,
         out_,
