@@ -64,7 +64,7 @@ def _options(
 def demo(
     out_: Annotated[Path, typer.Option("--out", help="Where to write the run.")] = Path("dtree-demo.zarr"),
     rows: Annotated[int, typer.Option(help="How many creatures, at least 9.")] = 90,
-    seed: Annotated[int, typer.Option(help="Seed of the made-up data.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up data.")] = 0,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Cluster a small built-in dataset: nine kinds of creature in three orders.
@@ -120,7 +120,7 @@ def fit(
     coarsening: Annotated[
         float, typer.Option(help="Trust in the likelihood, above 0 and at most 1; less gives fewer, broader clusters.")
     ] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="Seed of the random numbers.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers.")] = None,
     labels_column: LabelsColumnOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:

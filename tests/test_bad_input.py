@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -172,7 +173,7 @@ def test_predicting_with_another_number_of_features() -> None:
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data and a good run."""
     folder = tmp_path_factory.mktemp("fitted")
     (folder / "good.csv").write_text(
@@ -188,6 +189,12 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert result.exit_code == 0, result.output
     return folder
+
+
+@pytest.fixture
+def fitted(fitted_once: Path, tmp_path: Path) -> Path:
+    """The same folder, one copy for each test."""
+    return Path(shutil.copytree(fitted_once, tmp_path / "fitted"))
 
 
 BAD_COMMANDS: dict[str, tuple[str, str]] = {
@@ -207,7 +214,7 @@ BAD_COMMANDS: dict[str, tuple[str, str]] = {
     "unknown prior": ("fit good.csv --labels-column kind --prior pitman --out new.zarr", "there is no prior 'pitman'"),
     "unknown method": ("fit good.csv --labels-column kind --method fast --out new.zarr", "method"),
     "negative alpha": ("fit good.csv --labels-column kind --alpha -1 --out new.zarr", "alpha must be positive"),
-    "alpha that is no number": ("fit good.csv --alpha many --out new.zarr", "many"),
+    "alpha that is no number": ("fit good.csv --alpha many --out new.zarr", "--alpha"),
     "coarsening too large": ("fit good.csv --labels-column kind --coarsening 2 --out new.zarr", "coarsening"),
     "negative seed": ("fit good.csv --labels-column kind --seed -3 --out new.zarr", "seed"),
     "info on nothing": ("info nowhere.zarr", "there is no run nowhere.zarr"),
@@ -269,8 +276,9 @@ def test_mistakes_in_a_real_process(case: str, fitted: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
 def test_an_unwritable_folder(fitted: Path, tmp_path: Path) -> None:
-    tmp_path.chmod(0o555)
-    result = _dtree("fit", "good.csv", "--labels-column", "kind", "--out", f"{tmp_path}/run.zarr", folder=fitted)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    result = _dtree("fit", "good.csv", "--labels-column", "kind", "--out", f"{closed}/run.zarr", folder=fitted)
     assert result.returncode == 2
     assert "Permission denied" in result.stderr
 

@@ -63,7 +63,9 @@ def check_output(run: str | Path, overwrite: bool = False) -> None:
     run = Path(run)
     if run.exists() or run.is_symlink():
         if not overwrite:
-            raise ValueError(f"{run} exists already; choose another name or allow it to be replaced (overwrite)")
+            raise ValueError(
+                f"{run} exists already; choose another name or overwrite it (overwrite=True, or --overwrite on the command line)"
+            )
         if run.is_symlink() or not is_run(run):
             raise ValueError(f"{run} exists and is not a dtree run, so it is not replaced; choose another name")
     check_place(run)
