@@ -42,12 +42,10 @@ def nested_creatures(rows: int = 90, seed: int = 0) -> NamedData:
         raise ValueError(f"rows must be at least {len(kinds)}, one of each kind; got {rows}")
     rng = np.random.default_rng(seed)
     d = len(_MEASUREMENTS)
-    # The orders stand far apart in three directions, their kinds nearer, and a kind's members nearest: 12 : 2.5 : 0.5.
-    corners = 12.0 * np.array([[1.0, 0.0, 0.0, 0.2], [0.0, 1.0, 0.0, -0.1], [0.0, 0.0, 1.0, -0.1]])
-    offsets = 2.5 * np.array([[0.0, 1.0, -0.4, -0.7], [0.9, -0.5, -0.3, 0.8], [-0.9, -0.5, 0.7, 0.0]])
-    centres = np.array(
-        [corners[k // 3] + offsets[k % 3] * [1.0, 1.0, 1.0, 1.0 + 0.2 * (k // 3)] for k in range(len(kinds))]
-    )
+    # The orders differ widely in every measurement, their kinds less, and a kind's members least: 9 : 3 : 0.5.
+    corners = 9.0 * np.array([[1.0, 0.0, -1.0, 1.0], [0.0, -1.0, 1.0, 0.0], [-1.0, 1.0, 0.0, -1.0]])
+    offsets = 3.0 * np.array([[1.0, -0.6, 0.0, 0.2], [-0.3, 1.0, -0.2, -0.2], [-0.7, -0.4, 0.2, 0.0]])
+    centres = np.array([corners[k // 3] + np.roll(offsets[k % 3], k // 3) for k in range(len(kinds))])
     member = np.arange(rows) % len(kinds)
     X = centres[member] + 0.5 * rng.standard_normal((rows, d))
     return NamedData(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -254,3 +254,58 @@ def _tip_text(tree: Tree, node: int, names: Sequence[str] | None) -> str:
     if names is not None:
         return str(names[node])
     return str(node) if tree.size[node] == 1 else f"{tree.size[node]:,} rows"
+
+
+def plot_coarsening_path(path: Any, ax: Any = None) -> Any:
+    """Draw the number of clusters against the coarsening: a long flat stretch is a number of clusters to believe in.
+
+    Parameters
+    ----------
+    path : what `dtree.coarsening_path` returns: columns `coarsening` and `n_clusters`, as a mapping (or data frame) of
+        columns or a sequence of records.
+    ax : Matplotlib axes; a new figure when None.
+
+    Returns the axes.
+
+    >>> import matplotlib; matplotlib.use("agg")
+    >>> ax = plot_coarsening_path({"coarsening": [1.0, 0.7, 0.5], "n_clusters": [9, 7, 2]})
+    >>> ax.lines[0].get_ydata().tolist()
+    [2, 7, 9]
+    """
+    coarsening, clusters = (_column(path, name) for name in ("coarsening", "n_clusters"))
+    if coarsening.shape != clusters.shape or coarsening.ndim != 1 or coarsening.size == 0:
+        raise ValueError("a coarsening path has one number of clusters for each coarsening, and at least one")
+    order = np.argsort(coarsening, kind="stable")
+    coarsening, clusters = coarsening[order], clusters[order].astype(np.int64)
+    if ax is None:
+        ax = _new_axes(6.0, 3.6)
+    ax.plot(coarsening, clusters, color=_CLUSTER_COLOURS[0], linewidth=1.6, marker="o", markersize=5, clip_on=False)
+    last = None
+    for x, k in zip(coarsening, clusters):
+        if k != last:  # one number for each stretch
+            ax.annotate(
+                f"{k:,}", (x, k), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8, color=_INK
+            )
+        last = k
+    ax.set_xlabel("coarsening (1: the likelihood as it is)", fontsize=9, color=_INK)
+    ax.set_ylabel("clusters", fontsize=9, color=_INK)
+    if clusters.max() > 20 * max(1, clusters.min()):
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(0, clusters.max() * 1.15 + 0.5)
+        ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.tick_params(colors=_INK, labelsize=8)
+    for side in ("right", "top"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(_ABOVE_CUT)
+    return ax
+
+
+def _column(path: Any, name: str) -> np.ndarray:
+    try:
+        if isinstance(path, Mapping) or hasattr(path, "columns"):
+            return np.asarray(path[name])
+        return np.asarray([record[name] if isinstance(record, Mapping) else getattr(record, name) for record in path])
+    except (KeyError, AttributeError, TypeError):
+        raise ValueError(f"a coarsening path needs '{name}' for each of its points") from None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas
 import pytest
 from matplotlib import pyplot as plt
 
@@ -17,7 +19,7 @@ from dtree.core.priors import DirichletProcess
 from dtree.core.tree import Tree
 from dtree.datasets import nested_creatures
 from dtree.hierarchy.bhc import build_tree
-from dtree.report.plots import plot_tree
+from dtree.report.plots import plot_coarsening_path, plot_tree
 
 matplotlib.use("agg")
 
@@ -120,3 +122,26 @@ def test_mistakes_get_one_sentence(change: dict[str, Any], sentence: str) -> Non
 def test_only_trees_and_fitted_models_can_be_drawn() -> None:
     with pytest.raises(ValueError, match="needs a Tree or a fitted model, not a ndarray"):
         plot_tree(np.zeros(3))
+
+
+PATH = {"coarsening": [1.0, 0.8, 0.6, 0.4], "n_clusters": [9, 7, 7, 2]}
+
+
+@pytest.mark.parametrize("form", ["mapping", "records", "objects", "frame"])
+def test_a_coarsening_path_in_every_form(form: str) -> None:
+    records = [dict(zip(PATH, values)) for values in zip(*PATH.values())]
+    path = {
+        "mapping": PATH,
+        "records": records,
+        "objects": [SimpleNamespace(**record) for record in records],
+        "frame": pandas.DataFrame(PATH),
+    }[form]
+    line = plot_coarsening_path(path).lines[0]
+    assert line.get_xdata().tolist() == [0.4, 0.6, 0.8, 1.0]
+    assert line.get_ydata().tolist() == [2, 7, 7, 9]
+
+
+@pytest.mark.parametrize("path", [{}, {"coarsening": [1.0]}, [], [3], {"coarsening": [1.0], "n_clusters": [1, 2]}])
+def test_what_is_not_a_coarsening_path(path: Any) -> None:
+    with pytest.raises(ValueError, match="a coarsening path"):
+        plot_coarsening_path(path)
