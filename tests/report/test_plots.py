@@ -41,7 +41,7 @@ def _texts(ax: Any) -> list[str]:
 
 
 def test_every_leaf_has_its_name_and_every_cluster_its_colour() -> None:
-    tree, data = _fitted(27)
+    tree, data = _fitted(54)
     ax = plot_tree(tree, names=data.row_names)
     assert sorted(_texts(ax)) == sorted(data.row_names)
     colour_of: dict[str, set[str]] = {}
@@ -51,11 +51,11 @@ def test_every_leaf_has_its_name_and_every_cluster_its_colour() -> None:
     assert len(set.union(*colour_of.values())) == 9
     branches, _ = ax.collections
     assert len(branches.get_segments()) == 2 * (tree.n_leaves - 1)
-    assert ax.get_title(loc="left") == "27 rows, 9 clusters"
+    assert ax.get_title(loc="left") == "54 rows, 9 clusters"
 
 
 def test_leaves_of_a_cluster_stand_together() -> None:
-    tree, data = _fitted(27)
+    tree, data = _fitted(54)
     kinds = [text.split()[0] for text in _texts(plot_tree(tree, names=data.row_names))]
     assert sum(a != b for a, b in pairwise(kinds)) == 8
 
