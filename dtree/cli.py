@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dtree.cli_console import out, progress_bar, with_exit_codes
-from dtree.cli_output import check_ending, check_file, draw, print_fit, write_columns, write_linkage
+from dtree.cli_console import out, progress_bar, say, with_exit_codes
+from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
 
 if TYPE_CHECKING:
     from dtree.store.rows import Rows
@@ -63,7 +63,7 @@ def _options(
 @with_exit_codes
 def demo(
     out_: Annotated[Path, typer.Option("--out", help="Where to write the run.")] = Path("dtree-demo.zarr"),
-    rows: Annotated[int, typer.Option(help="How many creatures, at least 9.")] = 90,
+    rows: Annotated[int, typer.Option(help="How many creatures, at least 9.")] = 54,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up data.")] = 0,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -99,10 +99,12 @@ def demo(
         f"purity of the tree: {dendrogram_purity(model.tree_, data.kind):.3f} for the nine kinds, "
         f"{dendrogram_purity(model.tree_, data.order):.3f} for the three orders"
     )
-    draw(model, data.row_names, picture)
+    if can_draw():
+        draw(model, data.row_names, picture)
     measurements = dict(zip(data.feature_names, data.X.T))
     write_columns(table, {**measurements, "kind": data.kind}, data.row_names)
-    out().print(f"run: {out_}\npicture: {picture}\ndata: {table}", markup=False)
+    for what, path in (("run", out_), ("picture", picture), ("data", table)):
+        say(f"{what}: {path if path.exists() else 'not drawn, Matplotlib is not installed'}")
 
 
 @app.command()
@@ -154,8 +156,8 @@ def fit(
     print_fit(model, rows.row_names)
     if rows.labels is not None and _has_a_pair(rows.labels) and model.tree_.n_leaves == len(rows.labels):
         purity = dendrogram_purity(model.tree_, rows.labels)
-        out().print(f"purity of the tree against '{labels_column}': {purity:.3f}", markup=False)
-    out().print(f"run: {out_}", markup=False)
+        say(f"purity of the tree against '{labels_column}': {purity:.3f}")
+    say(f"run: {out_}")
 
 
 @app.command()
@@ -183,7 +185,7 @@ def info(run: RunArgument) -> None:
         "versions": ", ".join(f"{name} {notes.get(name)}" for name in ("dtree", "python", "numpy", "numba", "zarr")),
     }
     for name, value in facts.items():
-        out().print(f"{name}: {value}", markup=False)
+        say(f"{name}: {value}")
 
 
 @app.command()
@@ -213,7 +215,7 @@ def predict(
     with progress_bar():
         labels, log_density = model.predict(X), model.score_samples(X)
     write_columns(out_, {"label": labels, "log_density": log_density}, rows.row_names)
-    out().print(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}", markup=False)
+    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}")
 
 
 @app.command()
@@ -261,7 +263,7 @@ def export(
     if picture is not None:
         draw(model, leaf_names, picture)
     for path in wanted:
-        out().print(str(path), markup=False)
+        say(str(path))
 
 
 # What the commands share ---------------------------------------------------------------------------------------------

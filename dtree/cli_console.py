@@ -30,10 +30,19 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def _say(title: str, sentence: str) -> None:
-    text = " ".join(sentence.split())
+def printable(text: object) -> str:
+    """Text from a file, safe to show: control characters could redraw the terminal or hide what is there."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
+
+
+def say(text: str) -> None:
+    """Print one line of plain text, whatever it holds."""
+    out().print(printable(text), markup=False)
+
+
+def _complain(title: str, sentence: str) -> None:
     err().print(f"[bold red]{title}:[/bold red]", end=" ")
-    err().print(text, markup=False)
+    err().print(printable(sentence), markup=False)
 
 
 def with_exit_codes(command: Command) -> Command:
@@ -46,7 +55,7 @@ def with_exit_codes(command: Command) -> Command:
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            _say("Stopped", "interrupted; nothing was written.")
+            _complain("Stopped", "interrupted; nothing was written.")
             raise typer.Exit(130) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone, e.g. head
@@ -55,12 +64,12 @@ def with_exit_codes(command: Command) -> Command:
             if os.environ.get("DTREE_DEBUG"):
                 raise
             if isinstance(error, ValueError):
-                _say("Error", str(error))
+                _complain("Error", str(error))
                 raise typer.Exit(BAD_INPUT) from None
             if isinstance(error, MemoryError):
-                _say("The run failed", "there is not enough memory; use fewer rows or a machine with more.")
+                _complain("The run failed", "there is not enough memory; use fewer rows or a machine with more.")
             else:
-                _say("The run failed", f"{error or type(error).__name__} (set DTREE_DEBUG=1 for the details)")
+                _complain("The run failed", f"{error or type(error).__name__} (set DTREE_DEBUG=1 for the details)")
             raise typer.Exit(RUN_FAILED) from None
 
     return run  # type: ignore[return-value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtree.cli_console import out
+from dtree.cli_console import out, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,8 +14,10 @@ _MOST_CLUSTERS_SHOWN = 15
 
 
 def print_fit(model: Any, row_names: list[str] | None) -> None:
+    """Print what was found: clusters, the bound, and a few rows of each of the largest clusters."""
     import numpy as np
     from rich.table import Table
+    from rich.text import Text
 
     out().print(
         f"{model.labels_.shape[0]} rows, {model.n_features_in_} features: [bold]{model.n_clusters_} "
@@ -27,24 +29,22 @@ def print_fit(model: Any, row_names: list[str] | None) -> None:
     for cluster in np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS_SHOWN]:
         members = np.flatnonzero(model.labels_ == cluster)[:4]
         examples = ", ".join(str(row_names[i]) if row_names else str(i) for i in members)
-        table.add_row(str(cluster), str(sizes[cluster]), _plain(examples + (", ..." if sizes[cluster] > 4 else "")))
+        table.add_row(
+            str(cluster), str(sizes[cluster]), Text(printable(examples + (", ..." if sizes[cluster] > 4 else "")))
+        )
     out().print(table)
     if len(sizes) > _MOST_CLUSTERS_SHOWN:
         out().print(f"and {len(sizes) - _MOST_CLUSTERS_SHOWN} smaller clusters")
 
 
-def _plain(text: str) -> Any:
-    from rich.text import Text
-
-    return Text(text)  # a row's name may look like markup
-
-
 def check_ending(path: Path, endings: tuple[str, ...]) -> None:
+    """Raise one sentence unless the file's name ends as it should."""
     if path.suffix.lower() not in endings:
         raise ValueError(f"{path} has an unknown ending: the known ones are {' '.join(endings)}")
 
 
 def check_file(path: Path, overwrite: bool) -> None:
+    """Raise one sentence unless a file can be written there."""
     from dtree.store.commit import check_place
 
     if path.is_dir():
@@ -79,6 +79,7 @@ def write_columns(path: Path, columns: dict[str, np.ndarray], row_names: list[st
 
 
 def write_linkage(path: Path, linkage: np.ndarray) -> None:
+    """A linkage matrix (m-1, 4) as .npy or .csv, every digit kept."""
     import numpy as np
 
     from dtree.store.commit import file_in_place
@@ -90,13 +91,28 @@ def write_linkage(path: Path, linkage: np.ndarray) -> None:
             np.savetxt(partial, linkage, delimiter=",", header="left,right,height,leaves", comments="", fmt="%.17g")
 
 
+def can_draw() -> bool:
+    """Whether Matplotlib, which is optional, is there."""
+    from importlib.util import find_spec
+
+    return find_spec("matplotlib") is not None
+
+
 def draw(model: Any, names: list[str] | None, path: Path) -> None:
+    """Draw the tree of a model into a picture file."""
+    if not can_draw():
+        raise ValueError("drawing needs Matplotlib, which is not installed; pip install 'dtree[plot]'")
     import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
 
     from dtree.report.plots import plot_tree
     from dtree.store.commit import file_in_place
 
-    matplotlib.use("agg")
     figure = plot_tree(model, names=names).figure
-    with file_in_place(path) as partial:
-        figure.savefig(partial, dpi=150)
+    try:
+        with file_in_place(path) as partial:
+            figure.savefig(partial, dpi=150)
+    finally:
+        pyplot.close(figure)

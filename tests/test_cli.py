@@ -169,6 +169,19 @@ def test_export(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(pandas.read_csv(tmp_path / "b.csv").to_numpy(), model.linkage_)
 
 
+def test_the_demo_works_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtree.cli.can_draw", lambda: False)
+    assert "Matplotlib is not installed" in _run("demo", "--out", f"{tmp_path}/a.zarr").stdout
+    monkeypatch.setattr("dtree.cli_output.can_draw", lambda: False)
+    result = CliRunner().invoke(app, ["export", f"{tmp_path}/a.zarr", "--picture", f"{tmp_path}/a.png"])
+    assert result.exit_code == 2
+    assert "needs Matplotlib" in result.stderr
+
+
+def test_what_a_file_holds_cannot_redraw_the_terminal() -> None:
+    assert cli_console.printable("a\x1b[2Jb\x07\nc") == "a?[2Jb? c"
+
+
 @pytest.mark.parametrize("watched", [True, False])
 def test_a_bar_is_drawn_only_where_someone_watches(monkeypatch: pytest.MonkeyPatch, watched: bool) -> None:
     screen = io.StringIO()
