@@ -37,18 +37,27 @@ def _look_at_csv(path: Path) -> tuple[str, bool]:
             raise ValueError(f"{path} is empty")
         delimiter = max((",", ";", "\t"), key=first_line.count)
         handle.seek(0)
-        width, first = 0, []
+        width, first, second = 0, [], []
         reader = csv.reader(handle, delimiter=delimiter)
         for fields in reader:
             if not fields or (len(fields) == 1 and not fields[0].strip()):
                 continue
             if not width:
                 width, first = len(fields), fields
+            elif not second:
+                second = fields
             if len(fields) != width:
                 raise ValueError(
                     f"{path} is ragged: line {reader.line_num} has {len(fields)} values but the first line has {width}"
                 )
-    return delimiter, not all(_is_number(field) for field in first)
+    return delimiter, not all(_is_number(field) for field in first) or _numbers_columns(first, second)
+
+
+def _numbers_columns(first: list[str], second: list[str]) -> bool:
+    """Whether a first line of numbers is a header after all: 0, 1, 2, ... (or from 1) above something else than integers."""
+    names = [field.strip() for field in first]
+    counting = any(names == [str(start + column) for column in range(len(names))] for start in (0, 1))
+    return counting and any("." in field or "e" in field.lower() for field in second)
 
 
 def _is_number(text: str) -> bool:

@@ -97,6 +97,15 @@ def test_csv_without_a_header(tmp_path: Path) -> None:
     assert labels.labels.tolist() == [2, 4]
 
 
+def test_csv_with_numbered_columns(tmp_path: Path) -> None:
+    pandas.DataFrame(X).to_csv(tmp_path / "a.csv", index=False)
+    rows = read_rows(tmp_path / "a.csv")
+    np.testing.assert_array_equal(rows.X, X)
+    assert rows.feature_names == ["0", "1"]
+    (tmp_path / "b.csv").write_text("0,1\n1,1\n")  # bits, not a header
+    assert read_rows(tmp_path / "b.csv").X.tolist() == [[0, 1], [1, 1]]
+
+
 def test_csv_with_the_index_that_pandas_writes(tmp_path: Path) -> None:
     pandas.DataFrame(X, columns=FEATURES).to_csv(tmp_path / "a.csv")
     rows = read_rows(tmp_path / "a.csv")
