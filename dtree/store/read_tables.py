@@ -37,7 +37,9 @@ def _look_at_csv(path: Path) -> tuple[str, bool]:
             raise ValueError(f"{path} is empty")
         delimiter = max((",", ";", "\t"), key=first_line.count)
         handle.seek(0)
-        width, first, second = 0, [], []
+        width = 0
+        first: list[str] = []
+        second: list[str] = []
         reader = csv.reader(handle, delimiter=delimiter)
         for fields in reader:
             if not fields or (len(fields) == 1 and not fields[0].strip()):
