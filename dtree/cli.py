@@ -130,14 +130,15 @@ def fit(
 
     Example: `dtree fit dtree-demo.csv --labels-column kind --out creatures.zarr` (`dtree demo` makes that file)
     """
-    from dtree.estimators import BHC
-    from dtree.hierarchy.purity import dendrogram_purity
-    from dtree.runs import save
     from dtree.store.readers import read_rows
     from dtree.store.run import check_output
 
     check_output(out_, overwrite)
     rows = read_rows(data, labels_column=labels_column)
+    from dtree.estimators import BHC  # only now: a mistake in a file name should not wait for it
+    from dtree.hierarchy.purity import dendrogram_purity
+    from dtree.runs import save
+
     estimator = BHC(
         family=family,
         prior=_prior(prior, alpha),
@@ -167,10 +168,11 @@ def info(run: RunArgument) -> None:
 
     Example: `dtree info dtree-demo.zarr`
     """
-    from dtree.runs import open as open_run
     from dtree.store.run import read_provenance
 
     notes = read_provenance(run)
+    from dtree.runs import open as open_run
+
     model = open_run(run)
     print_fit(model, notes.get("row_names"))
     facts = {
@@ -201,16 +203,17 @@ def predict(
 
     Example: `dtree predict dtree-demo.zarr dtree-demo.csv --labels-column kind --out labels.csv`
     """
-    from dtree.runs import open as open_run
     from dtree.store.readers import read_rows
     from dtree.store.run import read_provenance
 
     check_ending(out_, (".csv", ".npy", ".npz"))
     check_file(out_, overwrite)
-    model = open_run(run)
     remembered = read_provenance(run).get("labels_column")
     leave_out = [remembered] if remembered and labels_column is None else []
     rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
+    from dtree.runs import open as open_run
+
+    model = open_run(run)
     X = _framed(*_same_features(rows, model))
     with progress_bar():
         labels, log_density = model.predict(X), model.score_samples(X)
@@ -232,7 +235,6 @@ def export(
 
     Example: `dtree export dtree-demo.zarr --newick creatures.nwk --labels creatures.csv`
     """
-    from dtree.runs import open as open_run
     from dtree.store.commit import file_in_place
     from dtree.store.run import read_provenance
 
@@ -250,8 +252,10 @@ def export(
             check_ending(path, endings)
     for path in wanted:
         check_file(path, overwrite)
-    model = open_run(run)
     row_names = read_provenance(run).get("row_names")
+    from dtree.runs import open as open_run
+
+    model = open_run(run)
     leaf_names = row_names if row_names is not None and len(row_names) == model.tree_.n_leaves else None
     if newick is not None:
         with file_in_place(newick) as partial:
