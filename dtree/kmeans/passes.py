@@ -9,7 +9,7 @@ rebuilt from labels. Nothing here knows where chunks live or who runs them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,16 +133,31 @@ def combine_sums(model: Model, parts: Sequence[ChunkSums]) -> ChunkSums:
     return ChunkSums(rows, moved, statistics, merged.statistics, maps)
 
 
-def combine_in_tree(parts: Sequence[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
-    """Combine parts eight at a time, level by level.
+def combine_in_tree(parts: Iterable[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
+    """Combine parts eight at a time, level by level, holding at most seven of each level.
 
-    >>> combine_in_tree(list("abcdefghij"), lambda group: "(" + "".join(group) + ")")
+    >>> combine_in_tree("abcdefghij", lambda group: "(" + "".join(group) + ")")
     '((abcdefgh)(ij))'
     """
-    level = list(parts)
-    while len(level) > 1:
-        level = [combine(level[i : i + GROUP]) for i in range(0, len(level), GROUP)]
-    return level[0]
+    levels: list[list[Any]] = [[]]
+
+    def push(level: int, part: Any) -> None:
+        if level == len(levels):
+            levels.append([])
+        levels[level].append(part)
+        if len(levels[level]) == GROUP:
+            push(level + 1, combine(levels[level]))
+            levels[level] = []
+
+    for part in parts:
+        push(0, part)
+    level = 0
+    while sum(len(waiting) for waiting in levels) > 1 or not levels[-1]:
+        if levels[level]:
+            waiting, levels[level] = levels[level], []
+            push(level + 1, combine(waiting))
+        level += 1
+    return levels[-1][0]
 
 
 MergeClusters = Callable[[Model, np.ndarray], Merged]

@@ -14,7 +14,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from dtree.core.families.gaussian import Gaussian
@@ -45,6 +44,37 @@ def _count_term(family: Gaussian, count: np.ndarray) -> np.ndarray:
     return term - count * (np.log(family.unit).sum() + 0.5 * d * math.log(math.pi))
 
 
+@kernel
+def whitening(scale, mean, stretch):
+    """Lower triangles of sqrt(stretch) L^-1 (k, d(d+1)/2) with scale = L L', their products with the means (k, d), log det scale.
+
+    Not LAPACK's: its last bits depend on how many threads it was given, and labels must not.
+    """
+    k, d = mean.shape
+    whiten, offset, log_det = np.empty((k, d * (d + 1) // 2)), np.zeros((k, d)), np.zeros(k)
+    factor, inverse = np.zeros((d, d)), np.zeros((d, d))
+    for c in range(k):
+        for a in range(d):
+            for b in range(a + 1):
+                total = scale[c, a, b]
+                for j in range(b):
+                    total -= factor[a, j] * factor[b, j]
+                factor[a, b] = math.sqrt(max(total, 1e-300)) if a == b else total / factor[b, b]
+            log_det[c] += 2.0 * math.log(factor[a, a])
+        root = math.sqrt(stretch[c])
+        position = 0
+        for a in range(d):
+            for b in range(a + 1):
+                total = 1.0 if a == b else 0.0
+                for j in range(b, a):
+                    total -= factor[a, j] * inverse[j, b]
+                inverse[a, b] = total / factor[a, a]
+                whiten[c, position] = root * inverse[a, b]
+                offset[c, a] += whiten[c, position] * mean[c, b]
+                position += 1
+    return whiten, offset, log_det
+
+
 def gaussian_tables(model: Model, statistics: np.ndarray) -> GaussianTables:
     """Tables of clusters (k, s) for `assign_gaussian`."""
     family = model.family
@@ -53,15 +83,8 @@ def gaussian_tables(model: Model, statistics: np.ndarray) -> GaussianTables:
     padded = np.vstack([statistics, np.zeros((1, statistics.shape[1]))])
     strength, dof, mean, scale = family.posterior(padded)
     kappa_join, kappa_leave, alone = kappa_gains(model, padded)
-    factor = np.linalg.cholesky(scale)
-    log_det = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-    lower = np.tril_indices(d)
-    whiten, offset = np.empty((padded.shape[0], lower[0].shape[0])), np.empty((padded.shape[0], d))
     stretch = weight * strength / (strength + weight)
-    for c in range(padded.shape[0]):
-        inverse = np.sqrt(stretch[c]) * solve_triangular(factor[c], np.eye(d), lower=True, check_finite=False)
-        whiten[c] = inverse[lower]
-        offset[c] = inverse @ mean[c]
+    whiten, offset, log_det = whitening(scale, mean, stretch)
     count = padded[:, 0]
     held = ~alone
     term = _count_term(family, count)
