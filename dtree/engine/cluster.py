@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import dask
+from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Security
-from distributed.system import CPU_COUNT, MEMORY_LIMIT
+from distributed.system import MEMORY_LIMIT
 
 _WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
 _ALLOWED_DEATHS = 6  # how often a task's worker may die before the task is given up
@@ -61,7 +62,7 @@ def cluster_client(
         warm_kernels()
     workers, memory = local_size(n_workers, memory_limit)
     settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
-    local = {"dashboard_address": None, **local}
+    local = {"dashboard_address": "127.0.0.1:0", **local}
     with (
         dask.config.set(settings),
         LocalCluster(
