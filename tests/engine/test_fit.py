@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 
 import numpy as np
 import pytest
@@ -24,9 +23,9 @@ from dtree.kmeans.greedy import merge_clusters, sum_by_label
 RESULTS = ("labels", "statistics/clusters", "statistics/log_phi", "tree/left", "tree/right", "tree/log_phi_t")
 
 
-def rows(n=3000, d=3, k=8, seed=0):
+def rows(n=3000, d=3, k=12, seed=0):
     rng = np.random.default_rng(seed)
-    return rng.normal(0, 5, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
+    return rng.normal(0, 2.5, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
 
 
 def bits(run):
@@ -60,7 +59,7 @@ def test_results_belong_together(reference):
     assert resume(run.path) == result
 
 
-@pytest.mark.parametrize(("workers", "processes"), [(1, True), (4, True), (2, False)])
+@pytest.mark.parametrize(("workers", "processes"), [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (2, False)])
 def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
     with cluster_client(n_workers=workers, processes=processes, memory_limit="1.5GB", warm=False) as client:
         fit_dataset(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)
@@ -68,17 +67,15 @@ def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
 
 
 def test_same_bits_after_a_worker_is_killed(reference, tmp_path, client):
-    stop = threading.Event()
+    victims = []
 
-    def kill_once():
-        if not stop.wait(1.0):
-            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    def kill_one(step):
+        if step.number == 2:
+            victims.append(next(iter(client.run(os.getpid).values())))
+            os.kill(victims[0], signal.SIGKILL)
 
-    killer = threading.Thread(target=kill_once)
-    killer.start()
-    fit_dataset(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)
-    stop.set()
-    killer.join()
+    fit_dataset(reference / "x.npy", tmp_path / "run", client=client, progress=kill_one, **OPTIONS)
+    assert victims
     client.wait_for_workers(2, timeout=60)
     assert bits(tmp_path / "run") == bits(reference / "run")
 
@@ -118,7 +115,7 @@ def test_predict(reference, tmp_path, client):
     assert predict_dataset(reference / "run", rows(), tmp_path / "p.zarr", client) == 3000
     predicted = zarr.open_array(str(tmp_path / "p.zarr"), mode="r")[...]
     fitted = zarr.open_array(str(reference / "run" / "labels"), mode="r")[...]
-    assert np.mean(predicted == fitted) > 0.99
+    assert np.mean(predicted == fitted) > 0.98
     with pytest.raises(ValueError, match="columns"):
         predict_dataset(reference / "run", rows(d=2), tmp_path / "q.zarr")
 
