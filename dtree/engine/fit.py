@@ -62,6 +62,7 @@ def fit_dataset(
     *,
     coarsening: float = 1.0,
     init_clusters: int | None = None,
+    sample_rows: int | None = None,
     max_passes: int = 50,
     patience: int = 2,
     tolerance: float = 1e-7,
@@ -75,7 +76,7 @@ def fit_dataset(
 
     `data` is a path (.zarr .npy .npz .parquet .csv), an array, a sparse matrix, a frame or a Dask collection. With a `client` its workers do
     the work and must see `out` (and the data's path) under the same name; without one this process does it. The answer does not depend on
-    which, nor on the number of workers. If anything fails, `resume(out)` carries on from the last finished pass.
+    which, nor on the number of workers. The starting clusters are found on a random sample of `sample_rows` rows. If anything fails, `resume(out)` carries on from the last finished pass.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +93,7 @@ def fit_dataset(
     if source.is_sparse and not kind.accepts_sparse:
         raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
     chunk_rows = min(chunk_rows_for(source, worker_memory(client), chunk_bytes), source.shape[0])
-    survey = survey_source(source, family, seed, chunk_rows, client)
+    survey = survey_source(source, family, seed, chunk_rows, client, sample_rows)
     model = model_for(family, prior, survey.moments(kind.needs_covariance), survey.sample, seed, coarsening)
     run = create_run(
         out,
@@ -112,13 +113,20 @@ def fit_dataset(
     return _carry_on(run, client, progress)
 
 
-def survey_source(source: Source, family: str | Family, seed: int, chunk_rows: int, client: Client | None) -> Survey:
+def survey_source(
+    source: Source,
+    family: str | Family,
+    seed: int,
+    chunk_rows: int,
+    client: Client | None,
+    sample_rows: int | None = None,
+) -> Survey:
     """Check every row, and take the moments and a sample: the first pass over the data."""
     kind = family_type(family)
     n, d = source.shape
     blank = Moments(2.0, np.full(d, 0.5), np.ones(d), np.eye(d) if kind.needs_covariance else None)
     width = kind.defaults(blank).statistics(np.zeros((1, d))).shape[1]
-    sample_rows = sample_size(d, width, n)
+    sample_rows = min(sample_rows or sample_size(d, width, n), n)
     share = share_of_sample(sample_rows, chunk_rows, n)
     arguments = [
         (source, kind.name, seed, chunk, bounds, share) for chunk, bounds in enumerate(chunk_bounds(n, chunk_rows))

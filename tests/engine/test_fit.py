@@ -32,7 +32,7 @@ def bits(run):
     return {name: np.asarray(zarr.open_array(f"{run}/{name}", mode="r")[...]).tobytes() for name in RESULTS}
 
 
-OPTIONS = {"chunk_bytes": 3000 * 24 // 11, "seed": 3}
+OPTIONS = {"chunk_bytes": 3000 * 24 // 11, "seed": 3, "sample_rows": 150, "tolerance": 0.0}
 
 
 @pytest.fixture(scope="module")
