@@ -170,7 +170,7 @@ def build_tree(
     >>> from dtree.core.priors import DirichletProcess
     >>> model = Model(Poisson([1.0], [0.1]), DirichletProcess(1.0))
     >>> build_tree(model, model.atoms([[1], [50], [2], [48]])).merges.tolist()
-    [[0, 2], [1, 3], [4, 5]]
+    [[1, 3], [0, 2], [4, 5]]
     """
     atoms = np.ascontiguousarray(atoms, dtype=np.float64)
     m = atoms.shape[0]
