@@ -1,8 +1,8 @@
 """The engine measured: kernels against scikit-learn, seconds per row as rows grow, workers, overhead of Dask, memory.
 
-    python benchmarks/engine.py kernels
-    python benchmarks/engine.py scaling --folder DIR [--rows 1000000,3000000,10000000] [--workers 1,2]
-    python benchmarks/engine.py overhead --folder DIR
+python benchmarks/engine.py kernels
+python benchmarks/engine.py scaling --folder DIR [--rows 1000000,3000000,10000000] [--workers 1,2]
+python benchmarks/engine.py overhead --folder DIR
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dtree.engine.fit import fit_dataset
 from dtree.kmeans.scoring import Scorer
 
 
-def best_of(run: Any, times: int = 5) -> float:
+def best_of(run: Any, *args: Any, times: int = 5) -> float:
     """CPU seconds, the least of several: the machine may be shared, and both sides run on one thread."""
     seconds = []
     for _ in range(times):
         began = time.process_time()
-        run()
+        run(*args)
         seconds.append(time.process_time() - began)
     return min(seconds)
 
@@ -60,9 +60,9 @@ def kernels(n: int = 200_000, d: int = 16, k: int = 64) -> None:
             peer._m_step(X, np.log(np.maximum(resp, 1e-300)))
             agree = np.mean(peer.predict(X) == found)
             assert agree > 0.999, f"only {agree:.4f} of the rows go to the same cluster"
-            theirs = best_of(lambda: peer._e_step(X))
-            ours = best_of(lambda: scorer.assign(X, labels))
-        adding = best_of(lambda: scorer.accumulate(X, labels, k))
+            theirs = best_of(peer._e_step, X)
+            ours = best_of(scorer.assign, X, labels)
+        adding = best_of(scorer.accumulate, X, labels, k)
         print(
             f"{covariance}: {n} x {d}, {k} clusters: dtree {ours:.3f} s (+ {adding:.3f} s statistics), "
             f"scikit-learn E-step {theirs:.3f} s, ratio {theirs / ours:.2f}, same cluster {agree:.5f}",
@@ -92,7 +92,9 @@ def timed_fit(source: Path, out: Path, client: Any, passes: int) -> tuple[float,
     """Median seconds of a pass (the first left out), total seconds, clusters."""
     shutil.rmtree(out, ignore_errors=True)
     began = time.perf_counter()
-    result = fit_dataset(source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client)
+    result = fit_dataset(
+        source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client
+    )
     seconds = [step.seconds for step in result.trace[1:]] or [result.trace[0].seconds]
     return float(np.median(seconds)), time.perf_counter() - began, result.n_clusters
 
@@ -108,7 +110,10 @@ def scaling(folder: Path, sizes: list[int], workers: list[int], passes: int) -> 
             with cluster_client(n_workers=count, memory_limit="2GB") as client:  # fresh workers: memory starts anew
                 per_pass, total, k = timed_fit(source, folder / "run", client, passes)
                 peak = max(client.run(peak_memory).values()) / 1e6
-            print(f"{count:7d} {n:9d} {k:9d} {per_pass:13.2f} {1e9 * per_pass / n:7.0f} {total:8.1f} {peak:15.0f}", flush=True)
+            print(
+                f"{count:7d} {n:9d} {k:9d} {per_pass:13.2f} {1e9 * per_pass / n:7.0f} {total:8.1f} {peak:15.0f}",
+                flush=True,
+            )
 
 
 def overhead(folder: Path, n: int, passes: int) -> None:

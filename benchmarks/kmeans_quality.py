@@ -1,6 +1,6 @@
 """Bayes K-means by passes against the sequential reference of [XHG09]: final objective over seeds, on the same data and model.
 
-    python benchmarks/kmeans_quality.py --data DIR [--seeds 10] [--names abalone,digits,shuttle,tgmcmc_10k]
+python benchmarks/kmeans_quality.py --data DIR [--seeds 10] [--names abalone,digits,shuttle,tgmcmc_10k]
 """
 
 from __future__ import annotations

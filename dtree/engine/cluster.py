@@ -12,6 +12,8 @@ from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Security
 from distributed.system import MEMORY_LIMIT
 
+from dtree.core.families import Family
+
 _WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
 _ALLOWED_DEATHS = 6  # how often a task's worker may die before the task is given up
 
@@ -41,12 +43,13 @@ def cluster_client(
     memory_limit: int | str | None = None,
     processes: bool = True,
     tls: Security | None = None,
-    warm: bool = True,
+    warm: bool | list[type[Family]] = True,
     **local: Any,
 ) -> Iterator[Client]:
     """A client of the scheduler at an address, or of a new local cluster with one thread per worker process.
 
-    With `warm` the kernels are compiled here first, so that local workers load machine code instead of each compiling it.
+    With `warm` the kernels (of the families listed, or of all) are compiled here first, so that local workers load machine code
+    instead of each compiling it.
 
     >>> with cluster_client(n_workers=1, processes=False, warm=False) as client:
     ...     client.submit(sum, [1, 2]).result()
@@ -59,7 +62,7 @@ def cluster_client(
     if warm:
         from dtree.engine.warm import warm_kernels
 
-        warm_kernels()
+        warm_kernels(warm if isinstance(warm, list) else None)
     workers, memory = local_size(n_workers, memory_limit)
     settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
     local = {"dashboard_address": "127.0.0.1:0", **local}

@@ -32,7 +32,8 @@ def chunk_rows_for(source: Source, worker_bytes: int | None = None, chunk_bytes:
     """
     d = max(source.shape[1], 1)
     if source.is_sparse:
-        per_row = 16 * zarr.open_group(source.path, mode="r")["data"].shape[0] // max(source.shape[0], 1) + 8
+        group: Any = zarr.open_group(source.path, mode="r")
+        per_row = 16 * group["data"].shape[0] // max(source.shape[0], 1) + 8
         rows = max(1024, 32_000_000 // per_row)
     else:
         per_row, rows = 8 * d, rows_per_chunk(d)
@@ -85,7 +86,7 @@ def _open_path(path: Path, staging: Path) -> Source:
 
 def _open_zarr(path: Path) -> Source:
     try:
-        node = zarr.open(str(path), mode="r")
+        node: Any = zarr.open(str(path), mode="r")
     except Exception as problem:
         raise ValueError(f"{path} is neither a zarr store nor a folder of .parquet files") from problem
     if isinstance(node, zarr.Array):
@@ -150,7 +151,9 @@ def _stage_csv(path: Path, staging: Path) -> Source:
 def _frame_values(frame: pd.DataFrame, first_row: int = 0) -> np.ndarray:
     text = [str(name) for name in frame.columns if frame[name].dtype.kind not in "biuf"]
     if text:
-        raise ValueError(f"column {text[0]!r} is not numeric (near row {first_row}): drop it or turn it into numbers first")
+        raise ValueError(
+            f"column {text[0]!r} is not numeric (near row {first_row}): drop it or turn it into numbers first"
+        )
     return frame.to_numpy()
 
 
@@ -180,9 +183,7 @@ def _stage_dask(data: Any, staging: Path, client: Client | None) -> Source:
     target = staging / "rows.zarr"
     _new_rows(target, shape, data.dtype, rows)
     blocks = data.rechunk((rows, -1)).to_delayed().ravel()
-    writes = [
-        dask.delayed(_write_rows)(str(target), index * rows, block) for index, block in enumerate(blocks)
-    ]
+    writes = [dask.delayed(_write_rows)(str(target), index * rows, block) for index, block in enumerate(blocks)]
     client.gather(client.compute(writes)) if client is not None else dask.compute(*writes, scheduler="synchronous")
     (target / "dtree-complete").touch()
     return _open_zarr(target)
@@ -228,5 +229,7 @@ def _checked(source: Source) -> Source:
     if source.shape[0] < 1 or source.shape[1] < 1:
         raise ValueError(f"the data have shape {source.shape}: there must be at least one row and one column")
     if np.dtype(source.dtype).kind not in "biuf":
-        raise ValueError(f"the data have type {source.dtype}; dtree takes numbers: convert the columns to float or integer")
+        raise ValueError(
+            f"the data have type {source.dtype}; dtree takes numbers: convert the columns to float or integer"
+        )
     return source

@@ -53,9 +53,7 @@ class BayesKMeans(InMemoryBayesKMeans):
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
     ) -> None:
-        super().__init__(
-            family, prior, init_clusters, coarsening, max_passes, patience, tol, random_state, progress
-        )
+        super().__init__(family, prior, init_clusters, coarsening, max_passes, patience, tol, random_state, progress)
         self.client = client
         self.out = out
 
@@ -74,8 +72,7 @@ class BayesKMeans(InMemoryBayesKMeans):
         return self
 
     def _fit_engine(self, X: Any, out: Path) -> None:
-        import zarr  # dask, distributed and zarr are loaded only when the engine is asked for
-
+        # dask, distributed and zarr are loaded only when the engine is asked for
         from dtree.engine.fit import fit_dataset, read_result
         from dtree.engine.runs import Run
 
@@ -85,14 +82,19 @@ class BayesKMeans(InMemoryBayesKMeans):
             max_passes=self.max_passes, patience=self.patience, tolerance=self.tol, seed=seed, tree=False,
             client=self.client, progress=self.progress,
         )  # fmt: skip
-        run = Run(out)
+        self._take(Run(out), read_result(out).trace)
+
+    def _take(self, run: Any, trace: list[Progress]) -> None:
+        """Become the estimator of a finished run."""
+        import zarr
+
         self.n_features_in_ = run.source.shape[1]
-        labels = np.asarray(zarr.open_array(str(out / "labels"), mode="r")[...]).astype(np.int64)
+        labels = np.asarray(zarr.open_array(str(run.path / "labels"), mode="r")[...]).astype(np.int64)
         statistics = run.state(int(run.attributes["best_pass"])).statistics
         canonical = canonical_labels(labels)
         order = np.empty(statistics.shape[0], dtype=np.int64)
         order[canonical] = labels
-        self._keep(run.model(), canonical, statistics[order], read_result(out).trace)
+        self._keep(run.model(), canonical, statistics[order], trace)
 
 
 class BayesKMeansBHC(BayesKMeans):
@@ -135,6 +137,10 @@ class BayesKMeansBHC(BayesKMeans):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BayesKMeansBHC:
         """Cluster the rows of X and build the tree over the clusters."""
         super().fit(X, y, sample_weight)
+        self._grow()
+        return self
+
+    def _grow(self) -> None:
         self.tree_ = build_tree(self.model_, self.statistics_)
         self.linkage_ = self.tree_.to_linkage()
         count = float(self.tree_.size[-1])
@@ -143,9 +149,49 @@ class BayesKMeansBHC(BayesKMeans):
         self.leaf_clusters_ = self.tree_.cut(self.threshold)
         self.labels_ = self.leaf_clusters_[self.atom_labels_]
         self.n_clusters_ = int(self.leaf_clusters_.max()) + 1
-        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The cluster (n,) of each row of X after cutting the tree."""
         atoms = super().predict(X)
         return self.leaf_clusters_[atoms]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability (n, k) that each row belongs to each cluster after cutting the tree, given that it is in one of them."""
+        atoms = super().predict_proba(X)
+        out = np.zeros((atoms.shape[0], self.n_clusters_))
+        for leaf, cluster in enumerate(self.leaf_clusters_):
+            out[:, cluster] += atoms[:, leaf]
+        return out
+
+
+def is_engine_run(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder is a run of `dtree.engine.fit.fit_dataset`."""
+    from dtree.engine.runs import Run
+
+    try:
+        return bool(Run(path).run_id)
+    except ValueError:
+        return False
+
+
+def open_run(path: str | os.PathLike[str]) -> BayesKMeans:
+    """The fitted estimator of a finished run: `BayesKMeansBHC`, or `BayesKMeans` when no tree was asked for.
+
+    Its labels are read into memory; for more rows than that allows, open the zarr array `labels` in the folder instead.
+    """
+    from dtree.engine.fit import read_result
+    from dtree.engine.runs import Run
+
+    result, run = read_result(path), Run(path)
+    model = run.model()
+    options: dict[str, Any] = {
+        "family": model.family,
+        "prior": model.prior,
+        "coarsening": model.coarsening,
+        "out": str(path),
+    }
+    estimator = BayesKMeansBHC(**options) if run.attributes["tree_wanted"] else BayesKMeans(**options)
+    estimator._take(run, result.trace)
+    if isinstance(estimator, BayesKMeansBHC):
+        estimator._grow()
+    return estimator

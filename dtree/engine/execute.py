@@ -76,7 +76,13 @@ def _plain_failures() -> Iterator[None]:
             "workers died again and again on the same task, most likely for lack of memory: give each worker more memory "
             "or make chunks smaller (chunk_bytes), and resume the run"
         ) from problem
-    except (FutureCancelledError, CommClosedError, concurrent.futures.CancelledError, asyncio.CancelledError, TimeoutError) as problem:
+    except (
+        FutureCancelledError,
+        CommClosedError,
+        concurrent.futures.CancelledError,
+        asyncio.CancelledError,
+        TimeoutError,
+    ) as problem:
         raise RuntimeError(
             "the connection to the Dask scheduler was lost: start a scheduler and workers again and resume the run"
         ) from problem

@@ -35,7 +35,7 @@ from dtree.engine.tasks import (
     survey_task,
     with_room,
 )
-from dtree.kmeans.defaults import family_type, model_for, prior_of
+from dtree.kmeans.defaults import check_prior, family_type, model_for
 from dtree.kmeans.fit import chunk_bounds, sample_size
 from dtree.kmeans.passes import PassSettings, Progress, Race, start_state
 from dtree.kmeans.survey import Survey, share_of_sample
@@ -87,7 +87,7 @@ def fit_dataset(
     if (out / "zarr.json").exists():
         raise ValueError(f"{out} already holds a run: resume it, or choose another folder")
     kind = family_type(family)
-    prior_of(prior)
+    check_prior(prior)
     out.mkdir(parents=True, exist_ok=True)
     source = open_dataset(data, out / "staged", client)
     if source.is_sparse and not kind.accepts_sparse:
@@ -134,9 +134,7 @@ def survey_source(
     return executor(client).map_reduce(survey_task, arguments, combine_surveys_task, (sample_rows,))
 
 
-def resume(
-    run: str | os.PathLike[str], client: Client | None = None, progress: OnProgress | None = None
-) -> FitResult:
+def resume(run: str | os.PathLike[str], client: Client | None = None, progress: OnProgress | None = None) -> FitResult:
     """Carry a run on from its last finished pass; a finished run is returned as it is.
 
     A run that ended before its first checkpoint must be fitted again: nothing had been computed but the survey of the data.
@@ -182,7 +180,9 @@ def _finish(run: Run, workers: Here, best: int, trace: list[Progress]) -> FitRes
     counts = sum(workers.run(final_labels_task, chunks))
     state, model = run.state(best), run.model()
     if not np.array_equal(counts, np.rint(model.counts(state.statistics))):
-        raise RuntimeError("the labels on disk do not add up to the statistics: the run's folder was changed from outside")
+        raise RuntimeError(
+            "the labels on disk do not add up to the statistics: the run's folder was changed from outside"
+        )
     group = zarr.open_group(str(run.path / "statistics"), mode="w", zarr_format=3)
     write_array(group, "clusters", state.statistics)
     write_array(group, "log_phi", model.log_phi_h(state.statistics))
@@ -216,7 +216,7 @@ def read_result(path: str | os.PathLike[str]) -> FitResult:
         raise ValueError(f"{run.path} is not finished: resume it")
     at = run.attributes
     bound = at["log_evidence_bound"]
-    group = zarr.open_group(str(run.path / "trace"), mode="r")
+    group: Any = zarr.open_group(str(run.path / "trace"), mode="r")
     columns = [np.asarray(group[name][...]).tolist() for name in Progress._fields]
     trace = [Progress(*step) for step in zip(*columns, strict=True)]
     return FitResult(run.path, int(at["n_clusters"]), at["objective"], at["log_joint"], bound, trace)
@@ -241,11 +241,15 @@ def predict_dataset(
     with tempfile.TemporaryDirectory(dir=opened.path, prefix=".predicting-") as staging:
         source = open_dataset(data, staging, client)
         if source.shape[1] != opened.source.shape[1]:
-            raise ValueError(f"the rows have {source.shape[1]} columns but the run was fitted on {opened.source.shape[1]}")
+            raise ValueError(
+                f"the rows have {source.shape[1]} columns but the run was fitted on {opened.source.shape[1]}"
+            )
         rows = min(chunk_rows_for(source, worker_memory(client)), source.shape[0])
         create_labels(target, source.shape[0], rows)
         best, path = int(opened.attributes["best_pass"]), str(opened.path.resolve())
-        arguments = [(path, opened.run_id, best, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)]
+        arguments = [
+            (path, opened.run_id, best, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)
+        ]
         try:
             return sum(executor(client).run(predict_task, arguments))
         except Exception:

@@ -45,7 +45,9 @@ class Run:
         except (FileNotFoundError, KeyError, ValueError) as problem:
             raise ValueError(f"{self.path} is not the folder of a run") from problem
         if self.attributes.get("format") != FORMAT:
-            raise ValueError(f"{self.path} was written in format {self.attributes.get('format')}; this dtree reads {FORMAT}")
+            raise ValueError(
+                f"{self.path} was written in format {self.attributes.get('format')}; this dtree reads {FORMAT}"
+            )
 
     @property
     def source(self) -> Source:
@@ -106,7 +108,7 @@ class Run:
 
     def model(self) -> Model:
         """The model as it was written, to the last bit."""
-        group = zarr.open_group(str(self.path / "model"), mode="r")
+        group: Any = zarr.open_group(str(self.path / "model"), mode="r")
         found: dict[str, dict[str, Any]] = {"family": {}, "prior": {}}
         for name, value in dict(group.attrs["scalars"]).items():
             part, _, key = name.partition(".")
@@ -141,7 +143,9 @@ class Run:
         start, stop = self.bounds(chunk)
         labels = np.asarray(zarr.open_array(str(self.labels_path(number)), mode="r")[start:stop]).astype(np.int64)
         if labels.min(initial=0) < 0:
-            raise ValueError(f"labels of rows {start} to {stop - 1} are missing in {self.path}: the run's folder is damaged")
+            raise ValueError(
+                f"labels of rows {start} to {stop - 1} are missing in {self.path}: the run's folder is damaged"
+            )
         return labels
 
     # Checkpoints ----------------------------------------------------------------------------------------------------
@@ -209,7 +213,7 @@ class Run:
 
     def state(self, number: int) -> ClusterState:
         """The clusters after a pass."""
-        group = zarr.open_group(str(self._generation(number)), mode="r")
+        group: Any = zarr.open_group(str(self._generation(number)), mode="r")
         arrays = {name: np.asarray(array[...]) for name, array in group.arrays()}
         pieces = np.split(arrays["birth_ids"], np.cumsum(arrays["birth_lengths"])[:-1])
         attributes = dict(group.attrs)
@@ -225,13 +229,12 @@ class Run:
 
     def race(self, number: int) -> Race:
         """The race after a pass."""
-        attributes = dict(zarr.open_group(str(self._generation(number)), mode="r").attrs)
+        attributes: dict[str, Any] = dict(zarr.open_group(str(self._generation(number)), mode="r").attrs)
         return Race(int(attributes["best_number"]), _number(attributes["best_objective"]), int(attributes["stalled"]))
-
 
     def trace(self, number: int) -> list[Progress]:
         """What happened in each pass up to `number`."""
-        attributes = dict(zarr.open_group(str(self._generation(number)), mode="r").attrs)
+        attributes: dict[str, Any] = dict(zarr.open_group(str(self._generation(number)), mode="r").attrs)
         return [Progress(*step) for step in attributes["trace"]]
 
 

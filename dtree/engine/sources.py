@@ -91,7 +91,7 @@ def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
 
 
 def _read_csr(source: Source, start: int, stop: int) -> sparse.csr_array:
-    group = zarr.open_group(source.path, mode="r")
+    group: Any = zarr.open_group(source.path, mode="r")
     indptr = np.asarray(group["indptr"][start : stop + 1]).astype(np.int64)
     first, last = int(indptr[0]), int(indptr[-1])
     data, indices = np.asarray(group["data"][first:last]), np.asarray(group["indices"][first:last])

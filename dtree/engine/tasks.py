@@ -36,7 +36,9 @@ def _scorer_of(path: str, run_id: str, number: int) -> tuple[ClusterState, Score
     return state, Scorer(model, state.statistics)
 
 
-def survey_task(source: Source, family: str, seed: int, chunk: int, bounds: tuple[int, int], sample_rows: int) -> Survey:
+def survey_task(
+    source: Source, family: str, seed: int, chunk: int, bounds: tuple[int, int], sample_rows: int
+) -> Survey:
     """Check one chunk and take its moments and sample."""
     return survey_chunk(source.read(*bounds), FAMILIES[family], seed, chunk, bounds[0], sample_rows)
 

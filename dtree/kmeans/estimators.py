@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dtree.core.families import moments_of
 from dtree.core.model import Model
 from dtree.core.partition import canonical_labels
+from dtree.hierarchy.predictive import log_membership, log_mixture_density
 from dtree.kmeans.defaults import family_type, model_for
 from dtree.kmeans.fit import fit_passes, rows_per_chunk, sample_size, survey_rows
 from dtree.kmeans.greedy import improved_kmeans, sum_by_label
 from dtree.kmeans.passes import START_STREAM, PassSettings, Progress, start_state, stream
-from dtree.kmeans.predictive import log_density
+from dtree.kmeans.predictive import log_weights
 from dtree.kmeans.scoring import Scorer
 from dtree.kmeans.survey import check_rows
 
@@ -134,7 +135,14 @@ class InMemoryBayesKMeans(ClusterMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log predictive density (n,) of each row of X, normalised."""
         check_is_fitted(self)
-        return log_density(self.model_, self._rows(X, reset=False), self.statistics_)
+        weights, new = log_weights(self.model_, self.statistics_)
+        return log_mixture_density(self.family_, self._rows(X, reset=False), self.statistics_, weights, new)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability (n, k) that each row belongs to each cluster, given that it belongs to one of them."""
+        check_is_fitted(self)
+        weights, _ = log_weights(self.model_, self.statistics_)
+        return np.exp(log_membership(self.family_, self._rows(X, reset=False), self.statistics_, weights))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X."""

@@ -21,7 +21,6 @@ from dtree.kmeans.passes import (
     combine_in_tree,
     combine_sums,
     consolidate,
-    start_state,
 )
 from dtree.kmeans.scoring import Scorer
 from dtree.kmeans.survey import Survey, combine_surveys, share_of_sample, survey_chunk
@@ -89,7 +88,8 @@ def fit_passes(
     [0, 1, 0, 1]
     """
     bounds = chunk_bounds(X.shape[0], chunk_rows or rows_per_chunk(X.shape[1]))
-    state, race, trace = start, Race(), []
+    state, race = start, Race()
+    trace: list[Progress] = []
     own: list[np.ndarray | None] = [None] * len(bounds)
     best: tuple[ClusterState, list[Any]] = (state, own)
     while not trace or not race.over(state, settings):

@@ -163,15 +163,11 @@ def combine_in_tree(parts: Iterable[Any], combine: Callable[[Sequence[Any]], Any
 MergeClusters = Callable[[Model, np.ndarray], Merged]
 
 
-def consolidate(
-    model: Model, sums: ChunkSums, number: int, merge: MergeClusters = merge_clusters
-) -> ClusterState:
+def consolidate(model: Model, sums: ChunkSums, number: int, merge: MergeClusters = merge_clusters) -> ClusterState:
     """The centre's part of a pass: drop empty clusters, merge clusters and births while that raises the objective."""
     merged = merge(model, np.concatenate([sums.statistics, sums.births]))
     objective = math.fsum(merged.log_phi)
-    return ClusterState(
-        number, merged.statistics, objective, merged.label_map, sums.birth_maps, sums.moved, sums.rows
-    )
+    return ClusterState(number, merged.statistics, objective, merged.label_map, sums.birth_maps, sums.moved, sums.rows)
 
 
 class Progress(NamedTuple):

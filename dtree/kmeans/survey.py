@@ -79,12 +79,18 @@ def check_rows(X: Any, family: type[Family] | Family, first_row: int = 0) -> Non
     """
     values = X.data if sparse.issparse(X) else np.asarray(X)
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"the data have type {values.dtype}; dtree takes numbers: convert the columns to float or integer")
+        raise ValueError(
+            f"the data have type {values.dtype}; dtree takes numbers: convert the columns to float or integer"
+        )
     kind = family.value_kind
     if values.dtype.kind == "f":
-        _complain(X, ~np.isfinite(values), first_row, "holds NaN or infinity", "remove or impute such rows before fitting")
+        _complain(
+            X, ~np.isfinite(values), first_row, "holds NaN or infinity", "remove or impute such rows before fitting"
+        )
     if kind == "binary":
-        _complain(X, (values != 0) & (values != 1), first_row, "is not 0 or 1", "binarise the data or choose another family")
+        _complain(
+            X, (values != 0) & (values != 1), first_row, "is not 0 or 1", "binarise the data or choose another family"
+        )
     if kind == "count":
         wrong = values < 0
         if values.dtype.kind == "f":
@@ -146,7 +152,7 @@ def combine_surveys(parts: Sequence[Survey], sample_rows: int) -> Survey:
     keys = np.concatenate([part.keys for part in parts])
     order = np.argsort(keys, kind="stable")[:sample_rows]
     stack = sparse.vstack if sparse.issparse(parts[0].sample) else np.concatenate
-    sample = stack([part.sample for part in parts])
+    sample: Any = stack([part.sample for part in parts])
     sample = sample.tocsr()[order] if sparse.issparse(sample) else sample[order]
     return total._replace(keys=keys[order], sample=sample)
 

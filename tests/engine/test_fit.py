@@ -55,11 +55,14 @@ def test_results_belong_together(reference):
     tree.validate()
     assert tree.size[-1] == 3000
     assert result.log_evidence_bound >= result.log_joint
-    assert not (run.path / "passes").exists() and not (run.path / "staged").exists()
+    assert not (run.path / "passes").exists()
+    assert not (run.path / "staged").exists()
     assert resume(run.path) == result
 
 
-@pytest.mark.parametrize(("workers", "processes"), [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (2, False)])
+@pytest.mark.parametrize(
+    ("workers", "processes"), [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (2, False)]
+)
 def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
     with cluster_client(n_workers=workers, processes=processes, memory_limit="1.5GB", warm=False) as client:
         fit_dataset(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)

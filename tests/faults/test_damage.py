@@ -10,11 +10,11 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import zarr
-from tests.faults.conftest import OPTIONS, bits, rows
 
 from dtree.engine.cluster import cluster_client
 from dtree.engine.fit import fit_dataset, resume
 from dtree.engine.runs import Run
+from tests.faults.conftest import OPTIONS, bits, rows
 
 
 def damage_after(number, action):
@@ -95,7 +95,9 @@ def tiny_disk(tmp_path):
     """A file system of 3 MB, where the machine allows one."""
     folder = tmp_path / "tiny"
     folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
     if made.returncode != 0:
         pytest.skip("this machine does not let us mount a small file system")
     yield folder
@@ -124,10 +126,12 @@ def test_full_disk(small, tiny_disk):
 @pytest.mark.slow
 def test_worker_without_enough_memory(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(1_000_000, 40)))
-    with cluster_client(n_workers=1, memory_limit="600MB", warm=False) as client:
-        # A chunk of 320 MB does not fit: the nanny kills the worker each time it tries.
-        with pytest.raises(RuntimeError, match="most likely for lack of memory"):
-            fit_dataset_with_large_chunks(tmp_path, client)
+    # A chunk of 320 MB does not fit: the nanny kills the worker each time it tries.
+    with (
+        cluster_client(n_workers=1, memory_limit="600MB", warm=False) as client,
+        pytest.raises(RuntimeError, match="most likely for lack of memory"),
+    ):
+        fit_dataset_with_large_chunks(tmp_path, client)
     fit_dataset(tmp_path / "x.npy", tmp_path / "again", family="gaussian-diag", max_passes=1, sample_rows=100)
 
 
@@ -138,7 +142,12 @@ def fit_dataset_with_large_chunks(folder, client):
     real, fit.worker_memory = fit.worker_memory, lambda client: None
     try:
         fit_dataset(
-            folder / "x.npy", folder / "run", family="gaussian-diag", chunk_bytes=320_000_000, client=client, max_passes=1
+            folder / "x.npy",
+            folder / "run",
+            family="gaussian-diag",
+            chunk_bytes=320_000_000,
+            client=client,
+            max_passes=1,
         )
     finally:
         fit.worker_memory = real

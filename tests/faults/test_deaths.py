@@ -9,11 +9,11 @@ import threading
 
 import pytest
 from distributed import Client
-from tests.faults.conftest import OPTIONS, bits, running, start, wait_for
 
 from dtree.engine.cluster import cluster_client
 from dtree.engine.fit import fit_dataset, resume
 from dtree.engine.runs import Run
+from tests.faults.conftest import OPTIONS, bits, running, start, wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dtree.core.families import DiagonalGaussian, Poisson
 from dtree.core.priors import DirichletProcess
-from dtree.engine.estimators import BayesKMeans, BayesKMeansBHC
+from dtree.engine.estimators import BayesKMeans, BayesKMeansBHC, is_engine_run, open_run
 
 
 def two_blobs(n=60):
@@ -38,6 +38,7 @@ def test_attributes(family):
     assert model.n_clusters_ == 2
     assert np.array_equal(model.labels_, np.repeat([0, 1], 30))
     assert np.array_equal(model.predict(X), model.labels_)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert model.linkage_.shape == (model.tree_.n_leaves - 1, 4)
     assert clone(model).fit(X).log_joint_ == model.log_joint_
 
@@ -87,10 +88,15 @@ def test_paths_and_dask(tmp_path):
     assert here.log_joint_ == there.log_joint_ == lazily.log_joint_
     assert here.statistics_.tobytes() == there.statistics_.tobytes()
     assert there.predict(X).tolist() == here.predict(X).tolist()
+    opened = open_run(tmp_path / "run")
+    assert np.array_equal(opened.labels_, there.labels_)
+    assert opened.log_joint_ == there.log_joint_
+    assert is_engine_run(tmp_path / "run")
+    assert not is_engine_run(tmp_path)
 
 
 def test_clear_sentences():
-    with pytest.raises(ValueError, match="there is no family 'gauss'"):
+    with pytest.raises(ValueError, match="unknown family 'gauss'"):
         BayesKMeans(family="gauss").fit(two_blobs())
     with pytest.raises(ValueError, match="not a whole number"):
         BayesKMeans(family="poisson").fit(two_blobs())

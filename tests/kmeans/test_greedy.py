@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.naive import kmeans as naive
 
 from dtree.core.families import Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
 from dtree.core.model import Model
@@ -23,6 +22,8 @@ from dtree.kmeans.greedy import (
     sequential_kmeans,
     sum_by_label,
 )
+from dtree.kmeans.refine import refine_tree
+from tests.naive import kmeans as naive
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bhc.json").read_text())
 
@@ -59,6 +60,10 @@ def test_golden_kmeans(case):
     assert tree.merges.tolist() == golden["coarse_merges"]
     bound = model.prior.log_normaliser(len(order)) + tree.log_phi_t[-1]
     assert abs(bound - golden["log_lower_bound_coarse"]) < 1e-8
+    refined = refine_tree(model, tree, atoms, result.labels)
+    refined.validate()
+    bound = model.prior.log_normaliser(len(order)) + refined.log_phi_t[-1]
+    assert abs(bound - golden["log_lower_bound_refined"]) < 1e-8
 
 
 @pytest.mark.parametrize("prior", [DirichletProcess(0.7), GeneralizedGamma(1.0, 0.4, 2.0)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from tests.naive.kmeans import frozen_gains
 
 from dtree.core.families import Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
 from dtree.core.model import Model
@@ -14,6 +13,7 @@ from dtree.kmeans.greedy import sum_by_label
 from dtree.kmeans.scoring import Scorer
 from dtree.kmeans.scoring.any_family import assign_atoms, atom_tables
 from dtree.kmeans.scoring.lanes import LANES, log_of_lanes
+from tests.naive.kmeans import frozen_gains
 
 
 def cases():
@@ -68,9 +68,7 @@ def test_assignment_equals_naive(name, prior, coarsening):
     tables = atom_tables(model, statistics)
     best, unexplained = np.empty(len(own), dtype=np.int64), np.empty(len(own), dtype=np.bool_)
     assign_atoms(tables, atoms, own, best, unexplained)
-    np.testing.assert_allclose(
-        gains[np.arange(len(own)), best], gains[:, :5].max(axis=1), atol=1e-9
-    )
+    np.testing.assert_allclose(gains[np.arange(len(own)), best], gains[:, :5].max(axis=1), atol=1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)

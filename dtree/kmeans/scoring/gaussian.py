@@ -79,7 +79,7 @@ def gaussian_tables(model: Model, statistics: np.ndarray) -> GaussianTables:
     """Tables of clusters (k, s) for `assign_gaussian`."""
     family = model.family
     assert isinstance(family, Gaussian)
-    weight, d = model.coarsening, family.n_features
+    weight = model.coarsening
     padded = np.vstack([statistics, np.zeros((1, statistics.shape[1]))])
     strength, dof, mean, scale = family.posterior(padded)
     kappa_join, kappa_leave, alone = kappa_gains(model, padded)
