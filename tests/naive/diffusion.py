@@ -74,7 +74,10 @@ def log_evidence_given_structure(
     rest = np.zeros((w.shape[0], 2 * n - 1))
     for i in range(2 * n - 2, n - 1, -1):
         rest[:, i] = w[:, i - n] * (rest[:, tree.parent[i]] if tree.parent[i] >= 0 else 1.0)
-    cov = np.empty((w.shape[0], n, n))
+    # covariances that are singular to working precision carry no weight worth computing
+    keep = np.min(rest[:, n:], axis=1) > 1e-13
+    rest, log_weight = rest[keep], log_weight.ravel()[keep]
+    cov = np.empty((rest.shape[0], n, n))
     for i, j in product(range(n), range(n)):
         a, path = i, []
         while a >= 0:
@@ -86,7 +89,7 @@ def log_evidence_given_structure(
         cov[:, i, j] = sigma2 * (1.0 - rest[:, b])
     cov += noise * np.eye(n)
     log_det = np.linalg.slogdet(cov)[1]
-    quad = (y * np.linalg.solve(cov, np.broadcast_to(y, (w.shape[0], *y.shape)))).sum(axis=(1, 2))
-    log_p = -0.5 * (y.size * np.log(2 * np.pi) + y.shape[1] * log_det + quad) + log_weight.ravel()
+    quad = (y * np.linalg.solve(cov, np.broadcast_to(y, (rest.shape[0], *y.shape)))).sum(axis=(1, 2))
+    log_p = -0.5 * (y.size * np.log(2 * np.pi) + y.shape[1] * log_det + quad) + log_weight
     top = log_p.max()
     return float(top + np.log(np.exp(log_p - top).sum()))
