@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.diffusion.objective import log_density_of_sums
+from dtree.diffusion.objective import varying_part
 
 GOLDEN_RATIO = 0.6180339887498949
 
@@ -106,7 +106,7 @@ def value_at(
     base: np.ndarray,
     hyper: np.ndarray,
 ) -> float:
-    """Joint log density with the node at `rest`.
+    """The varying part of the joint log density with the node at `rest`.
 
     place = (above, rest_l, rest_r, H of node, H of left, H of right); base = the sums of the rest of the tree
     (log_det, quad, C, W) with n_observed and n_leaves at positions 4 and 5. Minus infinity outside the bounds.
@@ -115,9 +115,7 @@ def value_at(
         return -np.inf
     log_det, quad = three_way(rest, place[0], place[1], place[2], var_up, var_l, var_r, gaps, g)
     c_sum, w_sum = time_terms(rest, place[0], place[1], place[2], place[3], place[4], place[5])
-    return log_density_of_sums(
-        base[0] + log_det, base[1] + quad, base[4], base[2] + c_sum, base[3] + w_sum, base[5], hyper
-    )
+    return varying_part(base[0] + log_det, base[1] + quad, base[4], base[2] + c_sum, base[3] + w_sum, base[5], hyper)
 
 
 @kernel
@@ -168,7 +166,7 @@ def best_time(
     x2 = a + GOLDEN_RATIO * (b - a)
     f1 = value_at(low + width / (1.0 + math.exp(-x1)), place, var_up, var_l, var_r, gaps, g, base, hyper)
     f2 = value_at(low + width / (1.0 + math.exp(-x2)), place, var_up, var_l, var_r, gaps, g, base, hyper)
-    while b - a > 0.004:
+    while b - a > 0.01:
         if f1 > f2:
             b = x2
             x2 = x1

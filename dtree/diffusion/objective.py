@@ -43,28 +43,50 @@ class Hyper(NamedTuple):
 
 
 @kernel
+def constant_part(n_observed: float, n_leaves: float, hyper: np.ndarray) -> float:
+    """The part of the joint log density that depends on sizes and hyperparameters only."""
+    if hyper[0] > 0.0:
+        value = (
+            math.lgamma(hyper[1] + 0.5 * n_observed)
+            - math.lgamma(hyper[1])
+            + hyper[1] * math.log(hyper[2])
+            - 0.5 * n_observed * math.log(2 * math.pi)
+        )
+    else:
+        value = -0.5 * n_observed * math.log(2 * math.pi * hyper[1])
+    m = n_leaves - 1.0
+    if hyper[3] > 0.0:
+        value += math.lgamma(hyper[4] + m) - math.lgamma(hyper[4]) + hyper[4] * math.log(hyper[5])
+    else:
+        value += m * math.log(hyper[4])
+    return value - math.lgamma(n_leaves)
+
+
+@kernel
+def varying_part(
+    log_det: float, quad: float, n_observed: float, c_sum: float, w_sum: float, n_leaves: float, hyper: np.ndarray
+) -> float:
+    """The part of the joint log density that depends on the tree."""
+    value = w_sum - 0.5 * log_det
+    if hyper[0] > 0.0:
+        value -= (hyper[1] + 0.5 * n_observed) * math.log(hyper[2] + 0.5 * quad)
+    else:
+        value -= 0.5 * quad / hyper[1]
+    if hyper[3] > 0.0:
+        value -= (hyper[4] + n_leaves - 1.0) * math.log(hyper[5] - c_sum)
+    else:
+        value += hyper[4] * c_sum
+    return value
+
+
+@kernel
 def log_density_of_sums(
     log_det: float, quad: float, n_observed: float, c_sum: float, w_sum: float, n_leaves: float, hyper: np.ndarray
 ) -> float:
     """Joint log density of data, structure and times (in s) from its four sums."""
-    if hyper[0] > 0.0:
-        shape = hyper[1] + 0.5 * n_observed
-        value = (
-            math.lgamma(shape)
-            - math.lgamma(hyper[1])
-            + hyper[1] * math.log(hyper[2])
-            - 0.5 * (n_observed * math.log(2 * math.pi) + log_det)
-            - shape * math.log(hyper[2] + 0.5 * quad)
-        )
-    else:
-        value = -0.5 * (n_observed * math.log(2 * math.pi * hyper[1]) + log_det + quad / hyper[1])
-    m = n_leaves - 1.0
-    if hyper[3] > 0.0:
-        value += math.lgamma(hyper[4] + m) - math.lgamma(hyper[4]) + hyper[4] * math.log(hyper[5])
-        value -= (hyper[4] + m) * math.log(hyper[5] - c_sum)
-    else:
-        value += m * math.log(hyper[4]) + hyper[4] * c_sum
-    return value + w_sum - math.lgamma(n_leaves)
+    return constant_part(n_observed, n_leaves, hyper) + varying_part(
+        log_det, quad, n_observed, c_sum, w_sum, n_leaves, hyper
+    )
 
 
 @kernel

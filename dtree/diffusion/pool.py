@@ -34,6 +34,7 @@ LOG_DET, QUAD, C_SUM, W_SUM, N_OBSERVED, N_LEAVES, CURVATURE = range(7)
 ROOT, TREE_KEY, CHANGES = range(3)
 KEY_PRIME = 2147483647
 BEAM = 12
+REACH = 3  # ancestors whose times are refined after an attachment
 
 
 class Pool(NamedTuple):
@@ -273,8 +274,11 @@ def refine_time(pool: Pool, node: int) -> None:
 
 
 @kernel
-def refine_path(pool: Pool, node: int) -> None:
-    """Best times for the two children of `node`, the node itself and all its ancestors, bottom up in one walk."""
+def refine_path(pool: Pool, node: int, reach: int) -> None:
+    """Best times for the two children of `node`, the node itself and `reach` ancestors, bottom up in one walk.
+
+    Ancestors further up keep their times and get new messages.
+    """
     length = cavities_down_to(pool, node)
     for side in range(2):
         k = pool.child[node, side]
@@ -282,7 +286,10 @@ def refine_path(pool: Pool, node: int) -> None:
             cavity_into(pool, k)
             refine_time(pool, k)
     for step in range(length):
-        refine_time(pool, pool.path[step])
+        if step <= reach:
+            refine_time(pool, pool.path[step])
+        else:
+            message_up(pool, pool.path[step])
 
 
 @kernel

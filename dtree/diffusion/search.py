@@ -20,6 +20,7 @@ from dtree.diffusion.pool import (
     CHANGES,
     N_LEAVES,
     N_OBSERVED,
+    REACH,
     ROOT,
     TREE_KEY,
     Pool,
@@ -87,7 +88,7 @@ def _try_place(pool: Pool, b: int, j: int, s: int) -> None:
     above = rest_above(pool, s)
     low = max(pool.rest[s], pool.rest[b])
     attach(pool, b, j, s, 0.5 * (above + low))
-    refine_path(pool, j)
+    refine_path(pool, j, REACH)
 
 
 @kernel
@@ -152,7 +153,7 @@ def _build(pool: Pool, best: BestTrees, permutation: np.ndarray, attachments: in
     pool.rest[root] = 0.5
     pool.meta[ROOT] = root
     refresh(pool)
-    refine_path(pool, root)
+    refine_path(pool, root, REACH)
     nodes = np.empty(attachments, np.int64)
     values = np.empty(attachments)
     for k in range(2, n):
