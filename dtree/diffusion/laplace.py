@@ -344,13 +344,14 @@ def log_evidence_laplace(
 
 
 def importance_correction(
-    fit: Evidence, leaves: Leaves, hyper: Hyper, rng: np.random.Generator, *, draws: int = 256, dof: float = 4.0
+    fit: Evidence, leaves: Leaves, hyper: Hyper, rng: np.random.Generator, *, draws: int = 256
 ) -> tuple[float, float]:
     """Importance-sampled log p(y, structure) around a Laplace fit, and the effective number of draws.
 
     The proposal is a multivariate Student t in s with the curvature at the maximum (the density in s has exponential
-    tails, which a Gaussian proposal would miss), drawn from a scrambled Sobol sequence: `draws` is rounded up to a power of 2.
+    tails, and polynomial ones of degree shape + n - 1 once c is integrated, which a Gaussian would miss), drawn from a scrambled Sobol sequence: `draws` is rounded up to a power of 2.
     """
+    dof = 4.0 if hyper.c is not None else min(4.0, hyper.c_prior[0])
     work = Workspace(fit.tree, leaves, hyper)
     s = work.logit()
     work.density(s)

@@ -8,15 +8,21 @@ import pytest
 from dtree.diffusion import mcmc, prior
 from dtree.diffusion.belief import leaves_from_data
 from dtree.diffusion.objective import Hyper
-from dtree.diffusion.tree import from_nested, structure_key, validate
+from dtree.diffusion.pool import TREE_KEY
+from dtree.diffusion.tree import Columns, from_nested, structure_key, validate
 from tests.naive import diffusion as naive
+
+
+def key_of(columns: Columns) -> int:
+    """The structure hash that the chain maintains, from scratch."""
+    return int(mcmc.init(columns, leaves_from_data(np.zeros((4, 1)), 1.0), Hyper()).pool.meta[TREE_KEY])
 
 
 def structure_frequencies(chain: mcmc.State, rng: np.random.Generator, sweeps: int) -> dict:
     seen: dict = {}
     for _ in range(sweeps):
         chain = mcmc.step(chain, rng)
-        key = structure_key(mcmc.tree_of(chain))
+        key = int(chain.pool.meta[TREE_KEY])
         seen[key] = seen.get(key, 0) + 1
     return {key: count / sweeps for key, count in seen.items()}
 
@@ -31,7 +37,7 @@ def test_structures_of_four_leaves_match_enumeration() -> None:
         log_post.append(
             naive.log_evidence_given_structure(columns, y, 1.0, 1.0, 0.2, nodes=24) + prior.log_structure_prior(columns)
         )
-        keys.append(structure_key(columns))
+        keys.append(key_of(columns))
     exact = np.exp(np.array(log_post) - np.logaddexp.reduce(log_post))
     hyper = Hyper(sigma2=1.0, c=1.0)
     chain = mcmc.init(from_nested([[0, 1], [2, 3]], [0.2, 0.4, 0.6]), leaves_from_data(y, 0.2), hyper)
@@ -92,7 +98,7 @@ def test_integrated_hyperparameters_match_importance_sampling() -> None:
         columns = from_nested(structure, [0.2, 0.4, 0.6])
         fit = log_evidence_laplace(columns, leaves, hyper)
         log_post.append(importance_correction(fit, leaves, hyper, rng, draws=2**14)[0])
-        keys.append(structure_key(columns))
+        keys.append(key_of(columns))
     exact = np.exp(np.array(log_post) - np.logaddexp.reduce(log_post))
     chain = mcmc.init(from_nested([[0, 1], [2, 3]], [0.2, 0.4, 0.6]), leaves, hyper)
     seen = structure_frequencies(chain, rng, 40_000)
