@@ -23,7 +23,7 @@ from dtree.diffusion.objective import Hyper, Workspace, rest_from_logit
 from dtree.diffusion.prior import log_structure_prior
 from dtree.diffusion.tree import Columns
 
-EM_LOGIT_LIMIT = 20.0
+EM_LOGIT_LIMIT = 9.0  # branches shorter than e^-9 of their room count as shrunk to nothing
 
 
 class MeanField(NamedTuple):
@@ -121,7 +121,7 @@ def m_step_value(
 
 
 def log_evidence_em(
-    tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 200, tol: float = 1e-6
+    tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 60, tol: float = 1e-5
 ) -> Evidence:
     """EM over the divergence times from the tree's times; log p(T) plus the bound at the maximum.
 
@@ -165,12 +165,12 @@ def log_evidence_em(
             return -value, -grad
 
         start = np.clip(work.logit(), -EM_LOGIT_LIMIT, EM_LOGIT_LIMIT)
-        result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
+        result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25})
         rest_from_logit(result.x, work.order, columns.parent, columns.rest)
         field = mean_field_at_times(columns, leaves, hyper)
         converged = abs(field.bound - last) < tol * (1.0 + abs(field.bound))
         last = field.bound
-    stuck = int(np.count_nonzero(np.abs(work.logit()) > EM_LOGIT_LIMIT - 1.0))
+    stuck = int(np.count_nonzero(np.abs(work.logit()) > EM_LOGIT_LIMIT - 0.5))
     message = "converged" if converged else f"EM did not converge in {max_iter} iterations"
     if stuck:
         converged = False

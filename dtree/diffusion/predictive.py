@@ -173,14 +173,31 @@ def mixture_log_density(
     scale: float,
     out: np.ndarray,
 ) -> None:
-    """Log density of each row of x (r, d); NaN entries are marginalised."""
+    """Log density of each row of x (r, d); NaN entries are marginalised.
+
+    A branch is left out when even its best component could not matter: the bound combines its largest weight over spread
+    with the distance to the segment between its ends and its widest spread. The error is below 1e-12 of the density.
+    """
     d = x.shape[1]
     q = spread.shape[2]
     g = d // q
     n_branches, n_nodes = log_weight.shape
-    to_top = np.empty(q)
-    to_bottom = np.empty(q)
-    length = np.empty(q)
+    to_top = np.empty((n_branches, q))
+    to_bottom = np.empty((n_branches, q))
+    length = np.empty((n_branches, q))
+    bound = np.empty(n_branches)
+    peak = np.full((n_branches, n_nodes), -np.inf)
+    best_peak = np.full(n_branches, -np.inf)
+    widest = np.zeros((n_branches, q))
+    for e in range(n_branches):
+        for k in range(n_nodes):
+            if log_weight[e, k] == -np.inf:
+                continue
+            peak[e, k] = log_weight[e, k]
+            for j in range(q):
+                peak[e, k] -= 0.5 * g * math.log(spread[e, k, j])
+                widest[e, j] = max(widest[e, j], spread[e, k, j])
+            best_peak[e] = max(best_peak[e], peak[e, k])
     seen = np.empty(q, np.int64)
     for r in range(x.shape[0]):
         n_seen = 0
@@ -196,9 +213,9 @@ def mixture_log_density(
             )
         else:
             constant = -0.5 * n_seen * math.log(2 * math.pi * scale)
-        highest = -np.inf
-        total = 0.0
+        first = 0
         for e in range(n_branches):
+            away = 0.0
             for j in range(q):
                 a = 0.0
                 b = 0.0
@@ -211,17 +228,35 @@ def mixture_log_density(
                         a += from_top * from_top
                         b += from_bottom * from_bottom
                         c += step * step
-                to_top[j], to_bottom[j], length[j] = a, b, c
+                to_top[e, j], to_bottom[e, j], length[e, j] = a, b, c
+                lam = min(max(0.5 * (a - b + c) / c, 0.0), 1.0) if c > 0.0 else 0.0
+                if widest[e, j] > 0.0:
+                    away += max((1.0 - lam) * a + lam * b - lam * (1.0 - lam) * c, 0.0) / widest[e, j]
+            if n_seen < d:
+                bound[e] = np.inf  # peaks are for complete rows
+            elif dof > 0.0:
+                bound[e] = best_peak[e] - 0.5 * (dof + n_seen) * math.log1p(away / (scale * dof))
+            else:
+                bound[e] = best_peak[e] - 0.5 * away / scale
+            if bound[e] > bound[first]:
+                first = e
+        highest = -np.inf
+        total = 0.0
+        for turn in range(-1, n_branches):
+            e = first if turn < 0 else turn
+            if turn == first or bound[e] < highest - 40.0:
+                continue
             for k in range(n_nodes):
                 if log_weight[e, k] == -np.inf:
                     continue
-                value = log_weight[e, k]
+                value = peak[e, k]
                 distance = 0.0
                 for j in range(q):
                     lam = share[e, k, j]
-                    gap = (1.0 - lam) * to_top[j] + lam * to_bottom[j] - lam * (1.0 - lam) * length[j]
+                    gap = (1.0 - lam) * to_top[e, j] + lam * to_bottom[e, j] - lam * (1.0 - lam) * length[e, j]
                     distance += max(gap, 0.0) / spread[e, k, j]
-                    value -= 0.5 * seen[j] * math.log(spread[e, k, j])
+                    if seen[j] < g:
+                        value += 0.5 * (g - seen[j]) * math.log(spread[e, k, j])
                 if dof > 0.0:
                     value -= 0.5 * (dof + n_seen) * math.log1p(distance / (scale * dof))
                 else:
@@ -229,7 +264,7 @@ def mixture_log_density(
                 if value > highest:
                     total = total * math.exp(highest - value) + 1.0
                     highest = value
-                else:
+                elif value > highest - 45.0:
                     total += math.exp(value - highest)
         out[r] = constant + highest + math.log(total)
 
