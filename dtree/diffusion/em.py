@@ -120,9 +120,7 @@ def m_step_value(
     return value
 
 
-def log_evidence_em(
-    tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 60, tol: float = 1e-5
-) -> Evidence:
+def log_evidence_em(tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 60, tol: float = 1e-5) -> Evidence:
     """EM over the divergence times from the tree's times; log p(T) plus the bound at the maximum.
 
     >>> from dtree.diffusion.tree import from_nested

@@ -48,7 +48,14 @@ class FittedTree(NamedTuple):
 
 
 def run_permutation(
-    leaves: Leaves, hyper: Hyper, seed: int, *, search_steps: int, n_trees: int = 10, attachments: int = 3, beam: int = 12
+    leaves: Leaves,
+    hyper: Hyper,
+    seed: int,
+    *,
+    search_steps: int,
+    n_trees: int = 10,
+    attachments: int = 3,
+    beam: int = 12,
 ) -> SearchState:
     """One independent search: build in a random order, then `search_steps` moves. Pure function of its arguments."""
     rng = np.random.default_rng(seed)
@@ -225,7 +232,10 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         if self.inference == "mcmc":
             fits = self._sample_trees(leaves, hyper, int(seeds[1]))
         else:
-            fits = [self._evaluate(columns, leaves, hyper, k) for k, columns in enumerate(self._searches(leaves, hyper, seeds[2:]))]
+            fits = [
+                self._evaluate(columns, leaves, hyper, k)
+                for k, columns in enumerate(self._searches(leaves, hyper, seeds[2:]))
+            ]
         observed = (~np.isnan(X)).sum(axis=0)
         return self._finish(fits, -float((observed * np.log(self.scale_)).sum()))
 
@@ -351,7 +361,9 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         if not self.converged_:
             bad = [fit.message for fit in fits if not fit.converged]
             warnings.warn(
-                f"Inference did not converge on {len(bad)} of {len(fits)} trees: {bad[0]}.", ConvergenceWarning, stacklevel=3
+                f"Inference did not converge on {len(bad)} of {len(fits)} trees: {bad[0]}.",
+                ConvergenceWarning,
+                stacklevel=3,
             )
         self._mixtures: list[BranchMixture] | None = None
         return self
@@ -361,7 +373,8 @@ class DiffusionTree(DensityMixin, BaseEstimator):
             rows = None if self.atoms_ is None else self.atoms_.count
             noise = 0.0 if self.likelihood == "probit" else self.noise_
             self._mixtures = [
-                branch_mixture(f.tree, f.leaves, f.hyper, noise=noise, rows=rows, nodes=self.n_nodes) for f in self.fits_
+                branch_mixture(f.tree, f.leaves, f.hyper, noise=noise, rows=rows, nodes=self.n_nodes)
+                for f in self.fits_
             ]
         return self._mixtures
 

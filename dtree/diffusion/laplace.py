@@ -55,7 +55,12 @@ def maximise(work: Workspace, *, max_iter: int = 500, tol: float = 1e-6) -> tupl
     slope = float(np.abs(work.grad).max())
     if slope < 1e-3 * max(1.0, abs(value) * 1e-3):
         return value, True, "converged", int(result.nit)
-    return value, False, f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})", int(result.nit)
+    return (
+        value,
+        False,
+        f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})",
+        int(result.nit),
+    )
 
 
 @kernel

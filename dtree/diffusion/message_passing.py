@@ -40,7 +40,9 @@ class TimeSites(NamedTuple):
 
 
 @kernel
-def across_branch(precision: float, shift: float, site_precision: float, site_shift: float) -> tuple[float, float, float]:
+def across_branch(
+    precision: float, shift: float, site_precision: float, site_shift: float
+) -> tuple[float, float, float]:
     """Integrate the far end of a branch with site exp(-tau/2 delta^2 + nu delta), delta = t_far - t_near.
 
     The far end has the message (precision, shift); returns precision, shift and log constant in the near end.
@@ -207,7 +209,9 @@ def branch_moments(
 def _log_overlap(mean: float, var: float, site: np.ndarray) -> float:
     """log of the integral of N(x; mean, var) exp(-tau/2 x^2 + nu x)."""
     tau, nu = float(site[0]), float(site[1])
-    return -0.5 * math.log(1.0 + tau * var) + (mean * nu + 0.5 * nu * nu * var - 0.5 * mean * mean * tau) / (1.0 + tau * var)
+    return -0.5 * math.log(1.0 + tau * var) + (mean * nu + 0.5 * nu * nu * var - 0.5 * mean * mean * tau) / (
+        1.0 + tau * var
+    )
 
 
 def _node_update(mean: float, var: float, power: float) -> tuple[float, float, float] | None:
@@ -318,7 +322,12 @@ def log_evidence_message_passing(
     elif not converged and not message:
         message = f"message passing did not converge in {max_iter} iterations"
     return Evidence(
-        float(value - gammaln(n)), columns, float(value), converged and bool(np.isfinite(value)), message or "converged", iterations
+        float(value - gammaln(n)),
+        columns,
+        float(value),
+        converged and bool(np.isfinite(value)),
+        message or "converged",
+        iterations,
     )
 
 

@@ -298,9 +298,7 @@ def log_joint_in_logit(tree: Columns, leaves: Leaves, hyper: Hyper) -> float:
     """
     work = Workspace(tree, leaves, hyper)
     log_det, quad, c_sum, w_sum = work.sums()
-    return float(
-        log_density_of_sums(log_det, quad, work.n_observed, c_sum, w_sum, float(work.n), work.hyper_array)
-    )
+    return float(log_density_of_sums(log_det, quad, work.n_observed, c_sum, w_sum, float(work.n), work.hyper_array))
 
 
 __all__ = ["Hyper", "Workspace", "against_origin", "log_joint_in_logit", "logit_from_rest"]

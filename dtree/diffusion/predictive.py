@@ -209,7 +209,9 @@ def mixture_log_density(
             n_seen += seen[j]
         if dof > 0.0:
             constant = (
-                math.lgamma(0.5 * (dof + n_seen)) - math.lgamma(0.5 * dof) - 0.5 * n_seen * math.log(dof * math.pi * scale)
+                math.lgamma(0.5 * (dof + n_seen))
+                - math.lgamma(0.5 * dof)
+                - 0.5 * n_seen * math.log(dof * math.pi * scale)
             )
         else:
             constant = -0.5 * n_seen * math.log(2 * math.pi * scale)

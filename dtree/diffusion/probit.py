@@ -109,9 +109,7 @@ def site_constants(
     """Sum of the log constants of the sites as they are."""
     scratch_mean = site_mean.copy()
     scratch_var = site_var.copy()
-    _, constants = update_sites(
-        signs, parent, rest, down_mean, down_var, sigma2, 1.0, scratch_mean, scratch_var
-    )
+    _, constants = update_sites(signs, parent, rest, down_mean, down_var, sigma2, 1.0, scratch_mean, scratch_var)
     return constants
 
 
@@ -151,7 +149,13 @@ def fresh_sites(signs: np.ndarray) -> Leaves:
 
 
 def expectation_propagation(
-    tree: Columns, signs: np.ndarray, sigma2: float, *, sites: Leaves | None = None, max_iter: int = 100, tol: float = 1e-8
+    tree: Columns,
+    signs: np.ndarray,
+    sigma2: float,
+    *,
+    sites: Leaves | None = None,
+    max_iter: int = 100,
+    tol: float = 1e-8,
 ) -> Sites:
     """EP on a tree with given times, warm-started from `sites` when given.
 
@@ -172,18 +176,14 @@ def expectation_propagation(
         iterations += 1
         sweep_up(order, tree.child, tree.rest, root, mean, var)
         sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
-        change, _ = update_sites(
-            signs, tree.parent, tree.rest, down_mean, down_var, sigma2, damping, mean[:n], var[:n]
-        )
+        change, _ = update_sites(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, damping, mean[:n], var[:n])
         converged = change < tol
         if change > 0.9 * last:
             damping = max(0.5 * damping, 0.25)  # parallel updates may overshoot when leaves are very close
         last = change
     log_det, quad = sweep_up(order, tree.child, tree.rest, root, mean, var)
     sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
-    constants = site_constants(
-        signs, tree.parent, tree.rest, down_mean, down_var, sigma2, mean[:n], var[:n]
-    )
+    constants = site_constants(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, mean[:n], var[:n])
     gauss = -0.5 * (start.n_observed * math.log(2 * math.pi * sigma2) + log_det + quad / sigma2)
     leaves = Leaves(mean[:n].copy(), var[:n].copy(), start.n_observed)
     return Sites(leaves, float(gauss + constants), converged, iterations)

@@ -165,7 +165,9 @@ def _build(pool: Pool, best: BestTrees, permutation: np.ndarray, attachments: in
 
 
 @kernel
-def _step(pool: Pool, best: BestTrees, rng: np.random.Generator, attachments: int, beam: int, only_leaves: bool) -> bool:
+def _step(
+    pool: Pool, best: BestTrees, rng: np.random.Generator, attachments: int, beam: int, only_leaves: bool
+) -> bool:
     """Detach a random subtree and attach it at the best of a few places; True if the structure changed."""
     n = pool.observed.shape[0]
     b = int(rng.integers(0, n if only_leaves else 2 * n - 1))

@@ -189,7 +189,9 @@ def validate(tree: Columns) -> None:
         raise ValueError("Leaves end at time 1: their `rest` must be 0.")
     above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
     if np.any(tree.rest >= above):
-        raise ValueError("Times must increase from parent to child: `rest` of a child must be smaller than its parent's.")
+        raise ValueError(
+            "Times must increase from parent to child: `rest` of a child must be smaller than its parent's."
+        )
 
 
 def structure_key(tree: Columns) -> frozenset[frozenset[int]]:

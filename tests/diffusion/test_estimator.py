@@ -76,7 +76,9 @@ def test_many_rows_become_atoms() -> None:
     assert model.atoms_.count.sum() == 3000
     grid, step = np.linspace(-40, 40, 40_001, retstep=True)
     assert np.exp(model.score_samples(grid[:, None])).sum() * step == pytest.approx(1.0, abs=1e-3)
-    truth = np.logaddexp(-((rows + 3) ** 2) / 0.5 - np.log(0.5), -((rows - 2) ** 2) / 2) - np.log(2 * np.sqrt(2 * np.pi))
+    truth = np.logaddexp(-((rows + 3) ** 2) / 0.5 - np.log(0.5), -((rows - 2) ** 2) / 2) - np.log(
+        2 * np.sqrt(2 * np.pi)
+    )
     assert model.score(rows) == pytest.approx(truth.mean(), abs=0.1)
     assert model.sample(100, random_state=0).mean() == pytest.approx(rows.mean(), abs=0.8)
 
