@@ -1,8 +1,8 @@
 """Many rows as few leaves: a diffusion tree over atoms, each a cluster summary with count, mean and noise within.
 
-An atom's mean is observed with its own noise divided by its count; new rows choose branches in proportion to the rows behind
-them. The predictive density stays a normalised mixture, so 10^5 rows cost what a tree over a few hundred atoms costs plus one
-pass over the rows.
+An atom's mean is observed with its own noise divided by its count; new rows choose branches in proportion to the rows
+behind them. The predictive density stays a normalised mixture, so 10^5 rows cost what a tree over a few hundred atoms
+costs plus one pass over the rows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ PRIOR_ROWS = 2.0  # strength, in rows, with which an atom's noise is drawn towar
 
 
 class Atoms(NamedTuple):
-    """Cluster summaries: mean (m, d), count (m,), noise (m,) = variance of a row around its atom, per dimension."""
+    """Cluster summaries: mean (m, d), rows (m,) behind each, noise (m,) = variance of a row around its atom, per
+    dimension."""
 
     mean: np.ndarray
-    count: np.ndarray
+    rows: np.ndarray
     noise: np.ndarray
 
 
@@ -29,7 +30,7 @@ def atoms_from_labels(x: np.ndarray, labels: np.ndarray) -> Atoms:
     """Summaries of the clusters given by labels 0..m-1 (all present).
 
     >>> atoms = atoms_from_labels(np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1]))
-    >>> atoms.mean[:, 0], atoms.count
+    >>> atoms.mean[:, 0], atoms.rows
     (array([1., 5.]), array([2., 1.]))
     """
     m, d = int(labels.max()) + 1, x.shape[1]
@@ -51,5 +52,5 @@ def summarise_rows(x: np.ndarray, n_atoms: int, seed: int) -> Atoms:
 
 def leaves_of_atoms(atoms: Atoms) -> Leaves:
     """Leaf messages of atoms with absolute variances: the mean of `count` rows has variance noise / count."""
-    var = (atoms.noise / atoms.count)[:, None]
+    var = (atoms.noise / atoms.rows)[:, None]
     return Leaves(np.ascontiguousarray(atoms.mean), np.ascontiguousarray(var), atoms.mean.size)

@@ -31,7 +31,8 @@ class Leaves(NamedTuple):
 class Messages(NamedTuple):
     """Messages of a tree: `up_*[i]` at node i from its subtree, `down_*[i]` at the parent of i from everything else.
 
-    `log_det` and `quad` (2n-1,) are what each internal node adds when its two children meet (and the root meets the origin).
+    `log_det` and `quad` (2n-1,) are what each internal node adds when its two children meet (and the root meets the
+    origin).
     """
 
     up_mean: np.ndarray

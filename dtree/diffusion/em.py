@@ -1,10 +1,11 @@
 """The paper's message passing within EM: expectations of locations and hyperparameters, divergence times maximised.
 
-The E-step is exact belief propagation plus the mean-field q(1/sigma2) q(c); both have closed forms given the times. The M-step
-maximises Eq. 4 over the times. Two things differ from the printed text: b in the message to 1/sigma2 already carries its 1/2
-(the printed extra 2 loses many nats), and times are optimised in logit w, which keeps them ordered (the paper leaves that to
-the 1/(t_i - t_p) terms). The result maximises a density over t and is therefore too high as an evidence, the more so the fewer
-dimensions there are; use it to reproduce the paper, and Laplace (`laplace.py`) otherwise.
+The E-step is exact belief propagation plus the mean-field q(1/sigma2) q(c); both have closed forms given the times.
+The M-step maximises Eq. 4 over the times. Two things differ from the printed text: b in the message to 1/sigma2
+already carries its 1/2 (the printed extra 2 loses many nats), and times are optimised in logit w, which keeps them
+ordered (the paper leaves that to the 1/(t_i - t_p) terms). The result maximises a density over t and is therefore too
+high as an evidence, the more so the fewer dimensions there are; use it to reproduce the paper, and Laplace
+(`laplace.py`) otherwise.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ def log_evidence_em(tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: in
     field = mean_field_at_times(columns, leaves, hyper)
     while iterations < max_iter and not converged:
         iterations += 1
-        precision = 1.0 / hyper.sigma2 if field.precision is None else field.precision[0] / field.precision[1]
-        c = float(hyper.c) if field.c is None else field.c[0] / field.c[1]
+        precision = 1.0 / (hyper.sigma2 or 1.0) if field.precision is None else field.precision[0] / field.precision[1]
+        c = float(hyper.c or 1.0) if field.c is None else field.c[0] / field.c[1]
         squares = expected_squares(columns, leaves, 1.0 / precision)
 
         def negative(

@@ -28,7 +28,7 @@ from dtree.diffusion.predictive import (
     posterior_of_precision,
     sample_rows,
 )
-from dtree.diffusion.probit import expectation_propagation, log_evidence_probit, log_probability, signs_from_binary
+from dtree.diffusion.probit import log_evidence_probit, log_probability, signs_from_binary
 from dtree.diffusion.search import SearchState, best_columns, build, search
 from dtree.diffusion.tree import Columns
 
@@ -69,7 +69,8 @@ class DiffusionTree(DensityMixin, BaseEstimator):
     Parameters
     ----------
     inference : {"laplace", "em", "message-passing", "mcmc"}
-        How the evidence of a tree is computed, or `"mcmc"` to sample trees. The structure search is the same for the first three.
+        How the evidence of a tree is computed, or `"mcmc"` to sample trees. The structure search is the same for the
+        first three.
     likelihood : {"gaussian", "probit"}
         Real-valued rows (NaN = missing), or binary rows (0/1 or -1/+1, NaN = missing).
     n_permutations : int
@@ -85,7 +86,8 @@ class DiffusionTree(DensityMixin, BaseEstimator):
     standardize : bool
         Centre columns and scale them to unit variance first; densities are always those of the original units.
     max_leaves : int
-        With more rows than this, rows are first summarised by at most this many atoms (Gaussian likelihood, complete rows).
+        With more rows than this, rows are first summarised by at most this many atoms (Gaussian likelihood, complete
+        rows).
     importance_draws : int
         With Laplace: correct each evidence by this many importance draws (0 = none).
     mcmc_draws, mcmc_warmup : int
@@ -193,7 +195,8 @@ class DiffusionTree(DensityMixin, BaseEstimator):
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
 
     def _hyper(self) -> Hyper:
-        return Hyper(self.sigma2, self.c, tuple(self.precision_prior), tuple(self.c_prior))
+        (a, b), (shape, rate) = self.precision_prior, self.c_prior
+        return Hyper(self.sigma2, self.c, (a, b), (shape, rate))
 
     def _steps(self, n_leaves: int) -> int:
         return 100 + n_leaves if self.search_steps is None else int(self.search_steps)
@@ -370,7 +373,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
 
     def _predictive(self) -> list[BranchMixture]:
         if self._mixtures is None:
-            rows = None if self.atoms_ is None else self.atoms_.count
+            rows = None if self.atoms_ is None else self.atoms_.rows
             noise = 0.0 if self.likelihood == "probit" else self.noise_
             self._mixtures = [
                 branch_mixture(f.tree, f.leaves, f.hyper, noise=noise, rows=rows, nodes=self.n_nodes)
@@ -400,7 +403,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         """New rows (n_samples, d) from the predictive distribution."""
         check_is_fitted(self)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-        rows = None if self.atoms_ is None else self.atoms_.count
+        rows = None if self.atoms_ is None else self.atoms_.rows
         noise = 0.0 if self.likelihood == "probit" else self.noise_
         which = rng.multinomial(n_samples, self.weights_ / self.weights_.sum())
         parts = [
@@ -414,7 +417,8 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         return drawn * self.scale_ + self.offset_
 
     def node_locations(self) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and standard deviation (2n-1, d) of the location of every node of `tree_`, in the original units."""
+        """Posterior mean and standard deviation (2n-1, d) of the location of every node of `tree_`, in the original
+        units."""
         check_is_fitted(self)
         fit = self.fits_[0]
         mean, var = posterior_locations(fit.tree, fit.leaves, self.sigma2_)
@@ -434,4 +438,4 @@ def _refuse_duplicates(z: np.ndarray) -> None:
         )
 
 
-__all__ = ["DiffusionTree", "expectation_propagation", "run_permutation"]
+__all__ = ["DiffusionTree", "run_permutation"]

@@ -2,9 +2,9 @@
 
 The second derivatives are exact. With h_a a shift of the increment on branch a, `G_ab = -d2 log p / dh_a dh_b` (per
 dimension, unit sigma2) factorises along the path between two branches, so the whole Hessian over the branch lengths,
-`1/2 D G_ab^2 - G_ab z_a . z_b / sigma2`, follows from the messages of one sweep up and down. Up to `DENSE_LIMIT` leaves the
-matrix is built in full; beyond that only the entries between a node and its parent are kept, which can be eliminated from
-the leaves upwards in linear time (the discarded entries fall off with distance in the tree).
+`1/2 D G_ab^2 - G_ab z_a . z_b / sigma2`, follows from the messages of one sweep up and down. Up to `DENSE_LIMIT`
+leaves the matrix is built in full; beyond that only the entries between a node and its parent are kept, which can be
+eliminated from the leaves upwards in linear time (the discarded entries fall off with distance in the tree).
 """
 
 from __future__ import annotations
@@ -309,7 +309,8 @@ def _log_det_sparse(work: Workspace, scale: np.ndarray) -> tuple[float, bool]:
 
 
 def laplace_at_maximum(work: Workspace, *, dense_limit: int = DENSE_LIMIT) -> tuple[float, bool]:
-    """The Laplace term (n-1)/2 log 2pi - 1/2 log det(-Hessian in s) at a maximum, and whether the curvature is positive.
+    """The Laplace term (n-1)/2 log 2pi - 1/2 log det(-Hessian in s) at a maximum, and whether the curvature is
+    positive.
 
     At a maximum the Hessian in s is J' (Hessian over rests) J with J triangular, so only J's diagonal enters.
     """
@@ -354,7 +355,8 @@ def importance_correction(
     """Importance-sampled log p(y, structure) around a Laplace fit, and the effective number of draws.
 
     The proposal is a multivariate Student t in s with the curvature at the maximum (the density in s has exponential
-    tails, and polynomial ones of degree shape + n - 1 once c is integrated, which a Gaussian would miss), drawn from a scrambled Sobol sequence: `draws` is rounded up to a power of 2.
+    tails, and polynomial ones of degree shape + n - 1 once c is integrated, which a Gaussian would miss), drawn from
+    a scrambled Sobol sequence: `draws` is rounded up to a power of 2.
     """
     dof = 4.0 if hyper.c is not None else min(4.0, hyper.c_prior[0])
     work = Workspace(fit.tree, leaves, hyper)

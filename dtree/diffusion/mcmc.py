@@ -14,7 +14,7 @@ import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.diffusion.belief import Leaves
-from dtree.diffusion.local import value_at
+from dtree.diffusion.local import three_way, time_terms, value_at
 from dtree.diffusion.objective import Hyper, effective_c, log_joint_in_logit
 from dtree.diffusion.pool import (
     C_SUM,
@@ -25,18 +25,15 @@ from dtree.diffusion.pool import (
     ROOT,
     W_SUM,
     Pool,
-    attach,
     cavity_into,
-    detach,
     empty_pool,
     look_at,
     message_up,
     refresh,
     rest_above,
-    time_terms,
     total_density,
-    three_way,
 )
+from dtree.diffusion.regraft import attach, detach
 from dtree.diffusion.tree import Columns, canonical
 
 
@@ -54,13 +51,13 @@ def _propose_place(pool: Pool, rng: np.random.Generator, c: float, latest: float
         node = pool.meta[ROOT]
         above = 1.0
         while True:
-            rest = above * rng.random() ** (pool.count[node] / c)
+            rest = above * rng.random() ** (pool.size[node] / c)
             if rest > pool.rest[node]:
                 break
             above = pool.rest[node]
             left = pool.child[node, 0]
             right = pool.child[node, 1]
-            take_left = rng.random() * (pool.count[left] + pool.count[right]) < pool.count[left]
+            take_left = rng.random() * (pool.size[left] + pool.size[right]) < pool.size[left]
             node = left if take_left else right
         if rest > latest and rest < above:
             return node, rest
@@ -69,13 +66,13 @@ def _propose_place(pool: Pool, rng: np.random.Generator, c: float, latest: float
 @kernel
 def _log_place_density(pool: Pool, c: float, node: int, rest: float) -> float:
     """Log density over rests of a new path leaving in the branch above `node`."""
-    m = pool.count[node]
+    m = pool.size[node]
     value = math.log(c / (m * rest)) + c / m * math.log(rest / rest_above(pool, node))
     i = node
     while pool.parent[i] >= 0:
         p = pool.parent[i]
-        value += math.log(pool.count[i] / pool.count[p])
-        value += c / pool.count[p] * math.log(pool.rest[p] / rest_above(pool, p))
+        value += math.log(pool.size[i] / pool.size[p])
+        value += c / pool.size[p] * math.log(pool.rest[p] / rest_above(pool, p))
         i = p
     return value
 

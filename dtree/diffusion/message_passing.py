@@ -1,13 +1,16 @@
-"""Full message passing over divergence times (EP) with mean-field hyperparameters (VMP), as in section 3.1 of the paper.
+"""Full message passing over divergence times (EP) with mean-field hyperparameters (VMP), section 3.1 of the paper.
 
-q(t) is a Gaussian built from one site per internal node (the time prior) and one site per branch (everything the data and the
-constraint 0 < t_b - t_a < 1 say about its length). Gaussian belief propagation on the tree of times gives the cavities.
+q(t) is a Gaussian built from one site per internal node (the time prior) and one site per branch (everything the data
+and the constraint 0 < t_b - t_a < 1 say about its length). Gaussian belief propagation on the tree of times gives the
+cavities.
 
-- Time prior: the incoming Gaussian is mapped to the Beta of equal mean and variance, multiplied by (1-t)^(cJ-1), and mapped back.
-- Branch: with the location messages at the mean times held fixed, the data depend on the branch length through
-  prod_d N(gap_d; 0, sigma2 (delta + v_a + v_b)); its moments under the truncated Gaussian cavity are found by quadrature, so that
-  constraint and normal factor are one factor here and no intermediate variance variable is needed.
-- 1/sigma2 and c: Gamma mean-field factors. The paper gives sigma2 itself a Gaussian; a Gamma on the precision is its EM choice.
+- Time prior: the incoming Gaussian is mapped to the Beta of equal mean and variance, multiplied by (1-t)^(cJ-1), and
+  mapped back.
+- Branch: with the location messages at the mean times held fixed, the data depend on the branch length through prod_d
+  N(gap_d; 0, sigma2 (delta + v_a + v_b)); its moments under the truncated Gaussian cavity are found by quadrature, so
+  that constraint and normal factor are one factor here and no intermediate variance variable is needed.
+- 1/sigma2 and c: Gamma mean-field factors. The paper gives sigma2 itself a Gaussian; a Gamma on the precision is its
+  EM choice.
 
 The evidence is the usual EP energy. EP need not converge; `converged` and `message` say so.
 """
@@ -257,7 +260,8 @@ class _Model(NamedTuple):
 
 
 def _model_at(tree: Columns, leaves: Leaves, hyper: Hyper, c: float) -> tuple[_Model, float]:
-    """Branch factors at the tree's times, and the (bound on the) log marginal there with 1/sigma2 handled by mean field."""
+    """Branch factors at the tree's times, and the (bound on the) log marginal there with 1/sigma2 handled by mean
+    field."""
     messages = all_messages(tree, leaves)
     d, q = messages.up_mean.shape[1], messages.up_var.shape[1]
     above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
@@ -270,7 +274,7 @@ def _model_at(tree: Columns, leaves: Leaves, hyper: Hyper, c: float) -> tuple[_M
     jumps = h[n:] - h[tree.child[n:, 0]] - h[tree.child[n:, 1]]
     log_rest = np.log(tree.rest[n:])
     bound = field.bound - float(((jumps - 1.0) * log_rest).sum()) + float(gammaln(n)) + log_structure_prior(tree)
-    precision = 1.0 / hyper.sigma2 if field.precision is None else field.precision[0] / field.precision[1]
+    precision = 1.0 / (hyper.sigma2 or 1.0) if field.precision is None else field.precision[0] / field.precision[1]
     others = messages.up_var + messages.down_var
     return _Model(precision, c, others, gap, above - tree.rest, d // q), bound
 

@@ -26,8 +26,9 @@ def learn_noise(
 ) -> tuple[float, Columns, float, bool]:
     """Maximise the joint density over times and the noise ratio (noise / sigma2) together.
 
-    `base` holds leaves with unit noise. Returns (noise, tree at its best times, log density with the noise's prior, converged).
-    The derivative over the noise is the sum of the derivatives over the leaf branches, weighted by the base variances.
+    `base` holds leaves with unit noise. Returns (noise, tree at its best times, log density with the noise's prior,
+    converged). The derivative over the noise is the sum of the derivatives over the leaf branches, weighted by the
+    base variances.
 
     >>> from dtree.diffusion.belief import leaves_from_data
     >>> from dtree.diffusion.prior import sample_data

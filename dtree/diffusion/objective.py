@@ -1,9 +1,9 @@
 """The log density of data, structure and times in logit coordinates, with sigma2 and c fixed or integrated exactly.
 
-With `w_i = rest_i / rest_parent` and `s_i = logit w_i`, the joint density in s is a function of four sums over the tree:
-log_det and quad (belief propagation), `C = sum H_{m_i - 1} log w_i` and `W = sum log(1 - w_i)`. The factorials of the
-branching terms telescope to 1/(n-1)!, whatever the structure. Times are optimised in s because the density in t itself
-has no useful maximum (zero-length branches).
+With `w_i = rest_i / rest_parent` and `s_i = logit w_i`, the joint density in s is a function of four sums over the
+tree: log_det and quad (belief propagation), `C = sum H_{m_i - 1} log w_i` and `W = sum log(1 - w_i)`. The factorials
+of the branching terms telescope to 1/(n-1)!, whatever the structure. Times are optimised in s because the density in
+t itself has no useful maximum (zero-length branches).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ LOGIT_LIMIT = 30.0
 class Hyper(NamedTuple):
     """How the diffusion variance and the smoothness are treated.
 
-    `sigma2=None` integrates 1/sigma2 ~ Gamma(shape, rate) in closed form, likewise `c=None` with c ~ Gamma(shape, rate).
+    `sigma2=None` integrates 1/sigma2 ~ Gamma(shape, rate) in closed form, likewise `c=None` with c ~ Gamma(shape,
+    rate).
 
     >>> Hyper(sigma2=2.0, c=1.0).as_array()
     array([0., 2., 0., 0., 1., 0.])
@@ -149,7 +150,8 @@ def density_and_gradient(
     grad: np.ndarray,
     by_length: np.ndarray,
 ) -> float:
-    """Joint log density at s; its gradient over s goes to `grad` (n-1,), that over branch lengths to `by_length` (2n-1,).
+    """Joint log density at s; its gradient over s goes to `grad` (n-1,), that over branch lengths to `by_length`
+    (2n-1,).
 
     `by_length` holds the data part only: the sum of its leaf entries is the derivative over the observation noise.
     """

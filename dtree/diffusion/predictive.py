@@ -1,9 +1,10 @@
 """Where would a new row go? The predictive density of a diffusion tree as a normalised mixture over branches.
 
-A new path follows the tree, takes branches in proportion to the rows that took them before, stays on a segment followed by
-m rows with probability ((1-t_b)/(1-t_a))^(c/m), and once it has left diffuses freely. Within a branch the time of leaving is
-integrated by Gauss-Legendre nodes over its own distribution function, so the weights of all components sum to one exactly.
-With sigma2 integrated each component is a Student t; with c integrated the stay probabilities are averaged in closed form.
+A new path follows the tree, takes branches in proportion to the rows that took them before, stays on a segment
+followed by m rows with probability ((1-t_b)/(1-t_a))^(c/m), and once it has left diffuses freely. Within a branch the
+time of leaving is integrated by Gauss-Legendre nodes over its own distribution function, so the weights of all
+components sum to one exactly. With sigma2 integrated each component is a Student t; with c integrated the stay
+probabilities are averaged in closed form.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ NODES = 16
 class BranchMixture(NamedTuple):
     """One tree's predictive mixture: for branch e and node k a Gaussian (or Student t) between the branch's two ends.
 
-    log_weight (e, k) sums to one; share (e, k, q) weights the lower end; spread (e, k, q) is the variance in units of sigma2;
-    top, bottom (e, d) the ends; dof = 0 for a Gaussian with `scale` = sigma2, else a t with that scale.
+    log_weight (e, k) sums to one; share (e, k, q) weights the lower end; spread (e, k, q) is the variance in units
+    of sigma2; top, bottom (e, d) the ends; dof = 0 for a Gaussian with `scale` = sigma2, else a t with that scale.
     """
 
     log_weight: np.ndarray
@@ -51,7 +52,8 @@ def path_counts(tree: Columns, rows: np.ndarray | None = None) -> np.ndarray:
 
 
 class _Survival(NamedTuple):
-    """P(a path is still on the tree) as a function of x = sum over segments of log(rest_a/rest_b)/m, averaged over c."""
+    """P(a path is still on the tree) as a function of x = sum over segments of log(rest_a/rest_b)/m, averaged over
+    c."""
 
     shape: float  # infinite for a fixed c
     rate: float  # the rate of c's Gamma, or c itself when fixed
@@ -121,8 +123,8 @@ def branch_mixture(
 ) -> BranchMixture:
     """The predictive mixture of one tree.
 
-    `noise`: observation variance of a new row in units of sigma2, or one value per leaf (a new row that leaves on a leaf's
-    branch gets that leaf's noise, elsewhere the average). `rows`: how many rows each leaf stands for.
+    `noise`: observation variance of a new row in units of sigma2, or one value per leaf (a new row that leaves on a
+    leaf's branch gets that leaf's noise, elsewhere the average). `rows`: how many rows each leaf stands for.
     """
     n = tree.n_leaves
     count = path_counts(tree, rows)
@@ -132,7 +134,8 @@ def branch_mixture(
     mass = chosen * (top_level - bottom_level)
     x, weight = leggauss(nodes)
     u, weight = 0.5 * (x + 1.0), 0.5 * weight
-    # on a leaf's branch the density of a row close to the leaf comes from the last moments: nodes crowd there (u = 1-(1-v)^3)
+    # on a leaf's branch the density of a row close to the leaf comes from the last moments: nodes crowd there (u =
+    # 1-(1-v)^3)
     left = np.where(tree.child[:, :1] < 0, (1.0 - u) ** 3, 1.0 - u)
     weights = np.where(tree.child[:, :1] < 0, 3.0 * (1.0 - u) ** 2 * weight, weight)
     level = bottom_level[:, None] + left * (top_level - bottom_level)[:, None]
@@ -175,8 +178,9 @@ def mixture_log_density(
 ) -> None:
     """Log density of each row of x (r, d); NaN entries are marginalised.
 
-    A branch is left out when even its best component could not matter: the bound combines its largest weight over spread
-    with the distance to the segment between its ends and its widest spread. The error is below 1e-12 of the density.
+    A branch is left out when even its best component could not matter: the bound combines its largest weight over
+    spread with the distance to the segment between its ends and its widest spread. The error is below 1e-12 of the
+    density.
     """
     d = x.shape[1]
     q = spread.shape[2]

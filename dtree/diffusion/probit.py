@@ -1,8 +1,8 @@
 """Binary observations: each entry is the sign of a noisy leaf location, approximated by Gaussian sites (EP).
 
-`p(b | x) = Phi(b x)` with b in {-1, +1}. Every observed entry gets a Gaussian site; given the sites the tree is an ordinary
-Gaussian one, so belief propagation gives all cavities in one sweep up and down. At the fixed point the gradient of the EP
-evidence over times is that of the Gaussian model with the sites held fixed.
+`p(b | x) = Phi(b x)` with b in {-1, +1}. Every observed entry gets a Gaussian site; given the sites the tree is an
+ordinary Gaussian one, so belief propagation gives all cavities in one sweep up and down. At the fixed point the
+gradient of the EP evidence over times is that of the Gaussian model with the sites held fixed.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def update_sites(
 ) -> tuple[float, float]:
     """One parallel EP update of all sites from the cavities; returns (largest change, sum of log site constants).
 
-    signs (n, d): -1, +1, or 0 for missing; site_var in units of sigma2, infinite for missing. The constants are those of the
-    sites before the update, to be added to the Gaussian log marginal with the same sites.
+    signs (n, d): -1, +1, or 0 for missing; site_var in units of sigma2, infinite for missing. The constants are
+    those of the sites before the update, to be added to the Gaussian log marginal with the same sites.
     """
     n, d = signs.shape
     change = 0.0
@@ -208,11 +208,13 @@ def log_evidence_probit(
 ) -> ProbitFit:
     """log p(b, structure): EP over locations, Laplace in logit w over times, c as in `hyper`.
 
-    sigma2 starts at `hyper.sigma2` (1 if None) and is moved to its maximum under the precision prior when `learn_sigma2`.
+    sigma2 starts at `hyper.sigma2` (1 if None) and is moved to its maximum under the precision prior when
+    `learn_sigma2`.
     """
     sigma2 = hyper.sigma2 if hyper.sigma2 is not None else 1.0
-    current = {"sites": sites if sites is not None else fresh_sites(signs), "ep": True}
-    work = Workspace(tree, current["sites"], hyper._replace(sigma2=sigma2))
+    held = [sites if sites is not None else fresh_sites(signs)]  # warm start of the next EP run
+    settled = [True]
+    work = Workspace(tree, held[0], hyper._replace(sigma2=sigma2))
     n = work.n
     shape, rate = hyper.precision_prior
 
@@ -221,8 +223,8 @@ def log_evidence_probit(
         now = math.exp(vector[n - 1]) if learn_sigma2 else sigma2
         work.hyper_array[1] = now
         work.density(s)
-        ep = expectation_propagation(work.tree, signs, now, sites=current["sites"])
-        current["sites"], current["ep"] = ep.leaves, ep.converged
+        ep = expectation_propagation(work.tree, signs, now, sites=held[0])
+        held[0], settled[0] = ep.leaves, ep.converged
         work.mean[:n], work.var[:n] = ep.leaves.mean, ep.leaves.var
         value = work.density(s) + site_constants(
             signs, work.tree.parent, work.tree.rest, work.down_mean, work.down_var, now, work.mean[:n], work.var[:n]
@@ -234,13 +236,13 @@ def log_evidence_probit(
             value += -shape * vector[n - 1] - rate / now
             gradient = np.append(gradient, slope)
             # the sites are kept in units of sigma2: rescale them to what EP holds fixed, their absolute variance
-            current["sites"] = ep.leaves._replace(var=ep.leaves.var * now)
+            held[0] = ep.leaves._replace(var=ep.leaves.var * now)
         return -value, -gradient
 
     def rescaled(vector: np.ndarray) -> tuple[float, np.ndarray]:
         if learn_sigma2:
-            kept = current["sites"]
-            current["sites"] = kept._replace(var=kept.var / math.exp(vector[n - 1]))
+            kept = held[0]
+            held[0] = kept._replace(var=kept.var / math.exp(vector[n - 1]))
         return negative(vector)
 
     start = work.logit()
@@ -248,7 +250,7 @@ def log_evidence_probit(
     if learn_sigma2:
         start = np.append(start, math.log(sigma2))
         bounds.append((math.log(1e-3), math.log(1e4)))
-        current["sites"] = current["sites"]._replace(var=current["sites"].var * sigma2)
+        held[0] = held[0]._replace(var=held[0].var * sigma2)
     options = {"maxiter": max_iter, "maxcor": 20, "gtol": 1e-5, "ftol": 1e-13}
     result = minimize(rescaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     negative_value, negative_slope = rescaled(result.x)
@@ -259,13 +261,13 @@ def log_evidence_probit(
     problems = []
     if slope > 1e-2:
         problems.append(f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})")
-    if not current["ep"]:
+    if not settled[0]:
         problems.append("expectation propagation did not converge")
     if not positive:
         problems.append("the curvature at the maximum is not positive")
     value = -negative_value
     fit = Evidence(value + term, work.tree, value, not problems, "; ".join(problems) or "converged", int(result.nit))
-    return ProbitFit(fit, Leaves(work.mean[:n].copy(), work.var[:n].copy(), work.n_observed), sigma2)
+    return ProbitFit(fit, Leaves(work.mean[:n].copy(), work.var[:n].copy(), int(work.n_observed)), sigma2)
 
 
 @kernel

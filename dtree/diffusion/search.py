@@ -1,8 +1,8 @@
 """Search over tree structures: sequential building, detach and reattach, and the K best trees seen.
 
-A search is a `SearchState` of plain arrays and a Generator; `build` makes one for one permutation of the rows (run several,
-in parallel if you like), `search_step` moves one random subtree, and `best_trees` hands out the distinct trees found, each
-with its proper evidence. Steps change the arrays in place; copy the state (`copy_state`) to keep an old one.
+A search is a `SearchState` of plain arrays and a Generator; `build` makes one for one permutation of the rows (run
+several, in parallel if you like), `search_step` moves one random subtree, and `best_columns` hands out the distinct
+trees found. Steps change the arrays in place; copy the state (`copy_state`) to keep an old one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ from dtree.diffusion.pool import (
     ROOT,
     TREE_KEY,
     Pool,
-    attach,
-    best_places,
-    cavities_down_to,
-    detach,
     empty_pool,
     message_up,
     pool_of,
@@ -37,13 +33,13 @@ from dtree.diffusion.pool import (
     rest_above,
     score,
 )
+from dtree.diffusion.regraft import attach, best_places, detach
 from dtree.diffusion.tree import Columns, canonical
-
-TOLERANCE = 1e-7
 
 
 class BestTrees(NamedTuple):
-    """The K best distinct trees of a search: columns (k, ...), search scores (k,), -inf where empty, and structure keys."""
+    """The K best distinct trees of a search: columns (k, ...), search scores (k,), -inf where empty, and structure
+    keys."""
 
     parent: np.ndarray
     child: np.ndarray
@@ -303,7 +299,6 @@ __all__ = [
     "SearchState",
     "best_columns",
     "build",
-    "cavities_down_to",
     "copy_state",
     "current_tree",
     "search",

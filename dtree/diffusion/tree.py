@@ -18,7 +18,8 @@ from dtree.core.jit import kernel
 class Columns(NamedTuple):
     """A binary tree over n leaves.
 
-    parent (2n-1,) int64, -1 at the root; child (2n-1, 2) int64, -1 at leaves; rest (2n-1,) float64, `1 - t`, 0 at leaves.
+    parent (2n-1,) int64, -1 at the root; child (2n-1, 2) int64, -1 at leaves; rest (2n-1,) float64, `1 - t`, 0 at
+    leaves.
     """
 
     parent: np.ndarray
@@ -67,7 +68,8 @@ def leaf_counts(child: np.ndarray, order: np.ndarray) -> np.ndarray:
 def canonical(tree: Columns) -> Columns:
     """The same tree with internal nodes renumbered so that children come before parents.
 
-    Among the possible orders the earliest divergence comes last, so the columns do not depend on how the tree was found.
+    Among the possible orders the earliest divergence comes last, so the columns do not depend on how the tree was
+    found.
     """
     n = tree.n_leaves
     order = children_first(tree.child, tree.root)
@@ -169,7 +171,8 @@ def to_linkage(tree: Columns) -> np.ndarray:
 
 
 def validate(tree: Columns) -> None:
-    """Raise ValueError, naming the broken requirement, unless `tree` is a binary tree with times that increase downwards.
+    """Raise ValueError, naming the broken requirement, unless `tree` is a binary tree with times that increase
+    downwards.
 
     >>> validate(from_nested([[0, 1], 2], [0.3, 0.7]))
     """

@@ -60,7 +60,7 @@ def test_missing_entries() -> None:
 
 
 def test_probit_with_missing_entries() -> None:
-    binary = (ROWS > ROWS.mean(axis=0)).astype(float)
+    binary = (ROWS.mean(axis=0) < ROWS).astype(float)
     binary[2, 1] = np.nan
     model = DiffusionTree(likelihood="probit", **QUICK).fit(binary)
     everything = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=float)
@@ -73,7 +73,7 @@ def test_many_rows_become_atoms() -> None:
     rows = np.concatenate([rng.normal(-3, 0.5, (1500, 1)), rng.normal(2, 1.0, (1500, 1))])
     model = DiffusionTree(max_leaves=60, **QUICK).fit(rows)
     assert model.atoms_ is not None
-    assert model.atoms_.count.sum() == 3000
+    assert model.atoms_.rows.sum() == 3000
     grid, step = np.linspace(-40, 40, 40_001, retstep=True)
     assert np.exp(model.score_samples(grid[:, None])).sum() * step == pytest.approx(1.0, abs=1e-3)
     truth = np.logaddexp(-((rows + 3) ** 2) / 0.5 - np.log(0.5), -((rows - 2) ** 2) / 2) - np.log(

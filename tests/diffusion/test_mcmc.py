@@ -68,7 +68,8 @@ def test_without_data_the_chain_samples_the_prior() -> None:
 
 
 def test_geweke_joint_distribution() -> None:
-    """Alternating data given tree and tree given data leaves the prior of trees unchanged (3 leaves, all integrated)."""
+    """Alternating data given tree and tree given data leaves the prior of trees unchanged (3 leaves, all
+    integrated)."""
     rng = np.random.default_rng(2)
     hyper = Hyper(sigma2=1.0, c=1.0)
     columns = prior.sample_tree(3, 1.0, rng)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtree.diffusion import prior
 from dtree.diffusion import message_passing as mp
+from dtree.diffusion import prior
 from dtree.diffusion.belief import leaves_from_data
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.tree import children_first

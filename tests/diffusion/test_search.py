@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtree.diffusion import pool as pools
-from dtree.diffusion import prior, search
+from dtree.diffusion import prior, regraft, search
 from dtree.diffusion.belief import Leaves, leaves_from_data
 from dtree.diffusion.laplace import log_evidence_laplace
 from dtree.diffusion.objective import Hyper, log_joint_in_logit
@@ -33,13 +33,13 @@ def test_local_sums_equal_full_recomputation(hyper: Hyper, missing: bool) -> Non
         if b == pool.meta[pools.ROOT]:
             continue
         j = pool.parent[b]
-        pools.detach(pool, b)
+        regraft.detach(pool, b)
         nodes, values = np.empty(4, np.int64), np.empty(4)
-        found = pools.best_places(pool, b, 12, nodes, values)
+        found = regraft.best_places(pool, b, 12, nodes, values)
         assert np.all(np.diff(values[:found]) <= 0)
         s = nodes[rng.integers(found)]
         above = pools.rest_above(pool, s)
-        pools.attach(pool, b, j, s, 0.5 * (above + max(pool.rest[s], pool.rest[b])))
+        regraft.attach(pool, b, j, s, 0.5 * (above + max(pool.rest[s], pool.rest[b])))
         validate(pools.columns_of(pool))
         assert pools.total_density(pool) == pytest.approx(
             log_joint_in_logit(pools.columns_of(pool), leaves, hyper), abs=1e-8
@@ -62,9 +62,9 @@ def test_place_values_equal_brute_force() -> None:
     pool = pools.pool_of(columns, leaves, hyper)
     b = 5
     j = pool.parent[b]
-    pools.detach(pool, b)
+    regraft.detach(pool, b)
     nodes, values = np.empty(20, np.int64), np.empty(20)
-    found = pools.best_places(pool, b, 20, nodes, values)
+    found = regraft.best_places(pool, b, 20, nodes, values)
     assert found == 2 * 7 - 1  # every branch of the remaining tree
     constant = None
     for s, value in zip(nodes[:found], values[:found]):
@@ -72,7 +72,7 @@ def test_place_values_equal_brute_force() -> None:
         best = -np.inf
         for u in np.linspace(-5, 5, 5):
             trial = pools.Pool(*[a.copy() for a in pool])
-            pools.attach(trial, b, j, s, low + (above - low) / (1 + np.exp(-u)))
+            regraft.attach(trial, b, j, s, low + (above - low) / (1 + np.exp(-u)))
             best = max(best, log_joint_in_logit(pools.columns_of(trial), leaves, hyper))
         constant = best - value if constant is None else constant
         assert best - value == pytest.approx(constant, abs=1e-7)
