@@ -189,7 +189,7 @@ def run_skulls(data: Path, out: Path) -> dict:
         result.setdefault("kernel density, principal axes", []).append(
             kernel_density((train - centre) @ basis, (test - centre) @ basis)
         )
-        mixture = BayesianGaussianMixture(10, max_iter=1000, random_state=0).fit(train)
+        mixture = BayesianGaussianMixture(n_components=10, max_iter=1000, random_state=0).fit(train)
         result.setdefault("variational mixture (sklearn)", []).append(mixture.score(test))
         result.setdefault("one Gaussian", []).append(LedoitWolf().fit(train).score(test))
     return {
@@ -215,7 +215,7 @@ def run_genes(data: Path, out: Path) -> dict:
         model = DiffusionTree(random_state=0, n_permutations=1, search_steps=200).fit(train)
         seconds.append(time.perf_counter() - began)
         scores["ddt laplace"].append(model.score(test) / rows.shape[1])
-        mixture = BayesianGaussianMixture(30, covariance_type="diag", max_iter=300, random_state=0).fit(train)
+        mixture = BayesianGaussianMixture(n_components=30, covariance_type="diag", max_iter=300, random_state=0).fit(train)
         scores["variational mixture (sklearn, diagonal)"].append(mixture.score(test) / rows.shape[1])
     return {
         "rows": len(rows),

@@ -264,7 +264,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
             for _ in range(2):
                 state = build(scale_leaves(base, noise), hyper, np.random.default_rng(seed))
                 first = best_columns([state], 1)[0][1]
-                noise, *_ = learn_noise(first, base, hyper, noise)
+                noise, _ = learn_noise(first, base, hyper, noise)
             self.noise_: Any = noise
         else:
             self.noise_ = float(self.noise)
