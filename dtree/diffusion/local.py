@@ -15,6 +15,7 @@ from dtree.core.jit import kernel
 from dtree.diffusion.objective import varying_part
 
 GOLDEN_RATIO = 0.6180339887498949
+GRID = 7
 
 
 @kernel
@@ -158,27 +159,53 @@ def best_time(
     """The best time of the node between its parent and its children: (rest, value), by grid and golden section."""
     low = max(place[1], place[2])
     width = place[0] - low
-    _, middle = best_on_grid(7, place, var_up, var_l, var_r, gaps, g, base, hyper)
-    reach = 10.0 / 6.0
-    a = middle - (reach if middle > -5.0 else 12.0)
-    b = middle + (reach if middle < 5.0 else 12.0)
-    x1 = b - GOLDEN_RATIO * (b - a)
-    x2 = a + GOLDEN_RATIO * (b - a)
-    f1 = value_at(low + width / (1.0 + math.exp(-x1)), place, var_up, var_l, var_r, gaps, g, base, hyper)
-    f2 = value_at(low + width / (1.0 + math.exp(-x2)), place, var_up, var_l, var_r, gaps, g, base, hyper)
-    while b - a > 0.01:
-        if f1 > f2:
+    # one loop and one call, first over a grid in logit, then golden section around its best point: compiled code stays
+    # small, which matters because every kernel of the search contains this function
+    best = -np.inf
+    middle = 0.0
+    a = 0.0
+    b = 0.0
+    x1 = 0.0
+    x2 = 0.0
+    f1 = 0.0
+    f2 = 0.0
+    turn = 0
+    while True:
+        if turn < GRID:
+            u = -5.0 + 10.0 * turn / (GRID - 1.0)
+        elif turn == GRID:
+            reach = 10.0 / (GRID - 1.0)
+            a = middle - (reach if middle > -5.0 else 12.0)
+            b = middle + (reach if middle < 5.0 else 12.0)
+            x1 = b - GOLDEN_RATIO * (b - a)
+            x2 = a + GOLDEN_RATIO * (b - a)
+            u = x1
+        elif turn == GRID + 1:
+            u = x2
+        elif b - a <= 0.01:
+            break
+        elif f1 > f2:
             b = x2
             x2 = x1
             f2 = f1
             x1 = b - GOLDEN_RATIO * (b - a)
-            f1 = value_at(low + width / (1.0 + math.exp(-x1)), place, var_up, var_l, var_r, gaps, g, base, hyper)
+            u = x1
         else:
             a = x1
             x1 = x2
             f1 = f2
             x2 = a + GOLDEN_RATIO * (b - a)
-            f2 = value_at(low + width / (1.0 + math.exp(-x2)), place, var_up, var_l, var_r, gaps, g, base, hyper)
+            u = x2
+        value = value_at(low + width / (1.0 + math.exp(-u)), place, var_up, var_l, var_r, gaps, g, base, hyper)
+        if turn < GRID:
+            if value > best:
+                best = value
+                middle = u
+        elif u == x1:
+            f1 = value
+        else:
+            f2 = value
+        turn += 1
     if f1 > f2:
         return low + width / (1.0 + math.exp(-x1)), f1
     return low + width / (1.0 + math.exp(-x2)), f2
@@ -199,9 +226,10 @@ def curvature_term(
     """The node's own share of the Laplace term, 1/2 log 2pi - 1/2 log(-second derivative in logit w)."""
     low = max(place[1], place[2])
     step = 0.02 * min(rest - low, place[0] - rest)
-    f0 = value_at(rest, place, var_up, var_l, var_r, gaps, g, base, hyper)
-    f1 = value_at(rest - step, place, var_up, var_l, var_r, gaps, g, base, hyper)
-    f2 = value_at(rest + step, place, var_up, var_l, var_r, gaps, g, base, hyper)
+    bend = 0.0
+    for side in range(-1, 2):
+        value = value_at(rest + side * step, place, var_up, var_l, var_r, gaps, g, base, hyper)
+        bend += 2.0 * value if side == 0 else -value
     slope = rest * (place[0] - rest) / place[0]
-    curvature = max((2.0 * f0 - f1 - f2) / (step * step) * slope * slope, 0.02)
+    curvature = max(bend / (step * step) * slope * slope, 0.02)
     return 0.5 * math.log(2 * math.pi / curvature)

@@ -314,13 +314,19 @@ def log_evidence_message_passing(
         c = hyper.c if hyper.c is not None else c_shape / c_rate
         model, bound = _model_at(columns, leaves, hyper, c)
         skipped = _update_sites(sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 else damping)
-        value = _energy(sites, model, columns, order, work.root, jumps, up, down, moments) + bound
+        energy = _energy(sites, model, columns, order, work.root, jumps, up, down, moments)
+        if not math.isfinite(energy):
+            message = "a message over times became improper"
+            break
+        value = energy + bound
         if hyper.c is None:
             log_mean = digamma(c_shape) - math.log(c_rate)
             value += (n - 1) * (log_mean - math.log(c)) + a0 * math.log(b0) - gammaln(a0) + (a0 - 1) * log_mean - b0 * c
             value += c_shape - math.log(c_rate) + gammaln(c_shape) + (1 - c_shape) * digamma(c_shape)
         converged = bool(abs(value - last) < tol * (1.0 + abs(value)) and iterations > 3)
         last = value
+    if message and damping > 0.2:  # too bold: start again with smaller steps
+        return log_evidence_message_passing(tree, leaves, hyper, max_iter=2 * max_iter, tol=tol, damping=0.4 * damping)
     if converged and skipped:
         converged, message = False, f"{skipped} messages had no proper update"
     elif not converged and not message:
