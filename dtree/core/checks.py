@@ -108,7 +108,9 @@ def require_spread(rows: np.ndarray) -> None:
     tiny = (spread > 0) & (spread < SMALLEST_SPREAD)
     if tiny.any():
         column = int(np.flatnonzero(tiny)[0])
-        raise ValueError(f"column {column} varies by only {spread[column]:g}, too little to square; rescale the data first")
+        raise ValueError(
+            f"column {column} varies by only {spread[column]:g}, too little to square; rescale the data first"
+        )
 
 
 def require_values(rows: Any, kind: str, family: str) -> None:
