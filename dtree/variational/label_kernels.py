@@ -79,8 +79,8 @@ def collapsed_weights(variant: Variant, alpha: float, moments: CountMoments, cor
     """Moments of counts with their tables filled."""
     size = moments.mean.shape[0]
     tables = [np.zeros(size) for _ in range(5)]
-    arrays = (moments.mean, moments.variance, moments.tail, moments.tail_variance, moments.log_zero)
-    arrays = tuple(np.ascontiguousarray(array) for array in arrays)
+    fields = (moments.mean, moments.variance, moments.tail, moments.tail_variance, moments.log_zero)
+    arrays = [np.ascontiguousarray(field) for field in fields]
     weights = CollapsedWeights(variant.sticks, corrected and not variant.sticks, float(alpha), *arrays, *tables)
     _fill_tables(weights)
     return weights

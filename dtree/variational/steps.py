@@ -29,6 +29,7 @@ from dtree.variational.weights import (
     approximate_log_prior,
     expected_log_weights,
     label_order,
+    learned_alpha,
     log_prior_at_counts,
 )
 
@@ -127,7 +128,9 @@ def inner_rows(size: int, width: int) -> int:
     return int(max(64, _BLOCK_VALUES // (width + 2 * size)))
 
 
-def _sums_of_part(variant: Variant, part: Block, features: Any, labels: np.ndarray, entropy: float, log_zero: np.ndarray) -> Sums:
+def _sums_of_part(
+    variant: Variant, part: Block, features: Any, labels: np.ndarray, entropy: float, log_zero: np.ndarray
+) -> Sums:
     weighted = labels * part.weight[:, None]
     if sparse.issparse(features):
         statistics = np.asarray((features.T @ weighted).T)
@@ -210,6 +213,19 @@ def m_step(sums: Sums, rule: Rule) -> State:
     return State(rule.family, rule.variant, coefficients, None)
 
 
+def log_prior_of(sums: Sums, variant: Variant, alpha: float, corrected: bool = True) -> float:
+    """The bound's weight term from sums alone: exact for uncollapsed variants, an approximation for collapsed ones."""
+    if variant.collapsed:
+        return approximate_log_prior(variant, alpha, sums.moments(), corrected)
+    return float(log_prior_at_counts(variant, alpha, sums.counts))
+
+
+def with_learned_alpha(sums: Sums, rule: Rule) -> Rule:
+    """The same rule at the alpha that raises the weight term most."""
+    alpha = learned_alpha(lambda alpha: log_prior_of(sums, rule.variant, alpha, rule.corrected), rule.alpha)
+    return replace(rule, alpha=alpha)
+
+
 def bound(sums: Sums, rule: Rule, log_prior: float | None = None) -> float:
     """The evidence bound of q(z) with the best q(eta) (and q(v) or q(pi)), from the total of a pass.
 
@@ -217,8 +233,5 @@ def bound(sums: Sums, rule: Rule, log_prior: float | None = None) -> float:
     approximation, not a bound.
     """
     if log_prior is None:
-        if rule.variant.collapsed:
-            log_prior = approximate_log_prior(rule.variant, rule.alpha, sums.moments(), rule.corrected)
-        else:
-            log_prior = float(log_prior_at_counts(rule.variant, rule.alpha, sums.counts))
+        log_prior = log_prior_of(sums, rule.variant, rule.alpha, rule.corrected)
     return float(soft_log_marginals(rule.family, sums.statistics).sum() + sums.entropy + log_prior)

@@ -8,6 +8,7 @@ and of tails N_{>=i} in any order of labels, and log P(N_i = 0).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,14 +143,13 @@ def label_order(alpha: float, counts: np.ndarray, rule: str = "best") -> np.ndar
     return candidates[int(np.argmax(log_prior_at_counts(sticks, alpha, counts[candidates])))]
 
 
-def learned_alpha(variant: Variant, counts: np.ndarray, alpha: float) -> float:
-    """The alpha that maximises log p(z) at expected counts, kept when none in `ALPHA_RANGE` is better."""
+def learned_alpha(log_prior: Callable[[float], float], alpha: float) -> float:
+    """The alpha in `ALPHA_RANGE` with the highest weight term `log_prior(alpha)`; the old one when none is better."""
     found = minimize_scalar(
-        lambda log_alpha: -float(log_prior_at_counts(variant, math.exp(log_alpha), counts)),
+        lambda log_alpha: -log_prior(math.exp(log_alpha)),
         bounds=np.log(ALPHA_RANGE),
         method="bounded",
         options={"xatol": 1e-4},
     )
     better = math.exp(float(found.x))
-    gain = log_prior_at_counts(variant, better, counts) - log_prior_at_counts(variant, alpha, counts)
-    return better if gain > 0 else alpha
+    return better if log_prior(better) > log_prior(alpha) else alpha
