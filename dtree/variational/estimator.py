@@ -22,7 +22,7 @@ from dtree.variational.likelihood import expectation_of
 from dtree.variational.memoised import Memory, fingerprint
 from dtree.variational.predictive import log_predictive
 from dtree.variational.starts import given_start, kmeans_labels, one_hot
-from dtree.variational.steps import Rule, State, e_step, make_block, sums_of
+from dtree.variational.steps import Rule, e_step, make_block, sums_of
 from dtree.variational.sums_of_bernoullis import EXPECTATIONS
 from dtree.variational.variants import variant_named
 from dtree.variational.weights import expected_weights
@@ -30,6 +30,7 @@ from dtree.variational.weights import expected_weights
 DEFAULT_TRUNCATION = 40
 _EXACT_SWEEP_ROWS = 5000
 _PREDICT_ROWS = 8192
+_DISTINCT_ROWS = 20_000  # above this, sorting rows to find equal ones costs more than it brings
 
 
 class DPMixtureVB(ClusterMixin, BaseEstimator):
@@ -60,7 +61,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
     elbo_, elbo_trace_ : the bound in nats, at the end and after each iteration.
     elbo_is_bound_ : False when a collapsed variant had too many rows for its exact bound and an expansion is reported, which
         can lie above the evidence.
-    weights_ : (T,) mean mixture weights. components_ : dict of named posterior means, also as attributes (`means_`, ...).
+    weights_ : (T,) mean mixture weights, components that hold rows first, in decreasing size. components_ : dict of named posterior means, also as attributes (`means_`, ...).
     labels_, n_clusters_, statistics_, family_, alpha_, truncation_, n_iter_, converged_.
 
     >>> import numpy as np
@@ -118,10 +119,12 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             rule, size, centres = self._rule(self.family_, self.alpha_), self.truncation_, 0
         else:
             warm = False
-            size = self._size_for(X.shape[0])
+            size = self._size_for(weight)
+        self._check_exact(weight, X.shape[0])
+        rows_given, X, weight = X, *self._distinct(X, weight)
+        if not warm:
             family, centres = self._family_and_centres(X, size, weight)
             rule = self._rule(family, float(self.alpha))
-        self._check_exact(weight, X.shape[0])
         block = make_block(rule.family, X, weight)
         seeds = self._generators(1 if warm else self.n_init)
         best: tuple[Fit, InMemory] | None = None
@@ -140,7 +143,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         assert best is not None
         self._memory: Memory | None = None
         self._adopt(best[0])
-        return self._label(X)
+        return self._label(rows_given)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, batch: str | None = None) -> Self:
         """Visit one batch of rows; a batch seen before (same rows, or same `batch` name) replaces its old contribution.
@@ -156,7 +159,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             if hasattr(self, "fit_"):
                 rule, start = self.fit_.rule, self.fit_.sums
             else:
-                size = self._size_for(X.shape[0])
+                size = self._size_for(weight)
                 family, centres = self._family_and_centres(X, size, weight)
                 rule = self._rule(family, float(self.alpha))
                 labels = self._start(family, X, size, centres, self._generators(1)[0], weight)
@@ -174,18 +177,29 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         self.fit_ = fit
         self.family_, self.alpha_ = rule.family, rule.alpha
         self.truncation_ = fit.sums.counts.shape[0]
-        self.statistics_ = fit.sums.statistics
-        self.weights_ = expected_weights(rule.variant, rule.alpha, fit.sums.counts)
         self.elbo_, self.elbo_trace_, self.elbo_is_bound_ = fit.elbo, np.array(fit.trace), fit.is_bound
         self.n_iter_, self.converged_ = max(1, len(fit.trace) - 1), fit.converged
         self.n_features_in_ = rule.family.n_features
-        self.components_ = expectation_of(rule.family).parameters(rule.family, fit.sums.statistics)
+        self._present(np.argsort(-fit.sums.counts, kind="stable"))
+
+    def _present(self, order: np.ndarray) -> None:
+        """List the components in this order; the model is the same, only the columns users see are renamed."""
+        sums, rule = self.fit_.sums, self.fit_.rule
+        self._shown = order
+        self.statistics_ = sums.statistics[order]
+        self.weights_ = expected_weights(rule.variant, rule.alpha, sums.counts)[order]
+        self.components_ = expectation_of(rule.family).parameters(rule.family, self.statistics_)
         for name, values in self.components_.items():
             setattr(self, f"{name}_", values)
 
     def _label(self, X: Any) -> Self:
-        self.labels_ = self._responsibilities(X).argmax(axis=1)
-        self.n_clusters_ = int(np.unique(self.labels_).shape[0])
+        best = self._shown[self._responsibilities(X).argmax(axis=1)]
+        holds_rows = np.bincount(best, minlength=self.truncation_) > 0
+        self._present(np.lexsort([-self.fit_.sums.counts, ~holds_rows]))  # so labels are 0, 1, ... without gaps
+        rank = np.empty(self.truncation_, dtype=np.int64)
+        rank[self._shown] = np.arange(self.truncation_)
+        self.labels_ = rank[best]
+        self.n_clusters_ = int(holds_rows.sum())
         return self
 
     # Prediction ---------------------------------------------------------------------------------------------------
@@ -223,12 +237,12 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             prior = np.empty(coefficients.shape[0])
             conditional_log_prior(state.weights, np.zeros_like(prior), prior)
             coefficients[:, 0] += prior
-        plain = State(state.family, state.variant._replace(collapsed=False), coefficients, None)
+        coefficients = coefficients[self._shown]
         out = np.empty((X.shape[0], coefficients.shape[0]))
         features_of = expectation_of(state.family)
         for start in range(0, X.shape[0], _PREDICT_ROWS):
             rows = features_of.prepare(state.family, X[start : start + _PREDICT_ROWS])
-            scores = np.ascontiguousarray(features_of.features(state.family, rows) @ plain.coefficients.T)
+            scores = np.ascontiguousarray(features_of.features(state.family, rows) @ coefficients.T)
             softmax_rows(scores, np.zeros(scores.shape[0]))
             out[start : start + scores.shape[0]] = scores
         return out
@@ -281,7 +295,8 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             )
         return X
 
-    def _size_for(self, rows: int) -> int:
+    def _size_for(self, weight: np.ndarray) -> int:
+        rows = int(weight.sum() + 0.5) if np.all(weight == np.floor(weight)) else weight.shape[0]
         if rows < 2:
             raise ValueError(f"a mixture needs at least 2 rows, got n_samples = {rows} (1 sample is one cluster)")
         if self.truncation is None:
@@ -289,6 +304,19 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         if self.truncation > rows:
             raise ValueError(f"truncation {self.truncation} is above the number of rows {rows}: use at most {rows}")
         return int(self.truncation)
+
+    def _distinct(self, X: Any, weight: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Equal rows as one row with their weights added, in sorted order; rows of weight zero left out.
+
+        Equal rows have equal q(z) from a start by k-means, so a fit does not depend on how repetitions are written down
+        or in which order rows come. Left as they are where rows have their own starts or their order matters.
+        """
+        own_start = not isinstance(self.init, str) or self.init == "random" or self.schedule == "sequential"
+        if own_start or sparse.issparse(X) or X.shape[0] > _DISTINCT_ROWS:
+            return X, weight
+        present = weight > 0
+        distinct, which = np.unique(X[present], axis=0, return_inverse=True)
+        return np.ascontiguousarray(distinct), np.bincount(which.ravel(), weight[present])
 
     def _check_exact(self, weight: np.ndarray, rows: int) -> None:
         if self.expectation != "exact" or not variant_named(self.variant).collapsed:
