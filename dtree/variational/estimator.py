@@ -69,7 +69,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
     >>> X = np.vstack([random.normal(-4, 1, (60, 2)), random.normal(4, 1, (40, 2))])
     >>> model = DPMixtureVB(variant="O-CTSB", truncation=8, random_state=0).fit(X)
     >>> model.n_clusters_, model.weights_[:2].round(2).tolist()
-    (2, [0.59, 0.4])
+    (2, [0.6, 0.39])
     """
 
     def __init__(
@@ -121,7 +121,8 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             warm = False
             size = self._size_for(weight)
         self._check_exact(weight, X.shape[0])
-        rows_given, X, weight = X, *self._distinct(X, weight)
+        rows_given = X
+        X, weight = self._distinct(X, weight)
         if not warm:
             family, centres = self._family_and_centres(X, size, weight)
             rule = self._rule(family, float(self.alpha))
