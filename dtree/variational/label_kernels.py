@@ -22,7 +22,8 @@ from dtree.variational.weights import CountMoments
 _NEGLIGIBLE = 1e-15  # a share of a row that changes no count
 _LOG_NEGLIGIBLE = -104.0  # responsibilities below e^-104 are zero
 _ALMOST_ONE = 1.0 - 2.0**-53
-_REFINEMENTS = 2  # rounds of taking the row's own share away when its last responsibilities were not kept
+_REFINEMENTS = 30  # most rounds of taking the row's own share away when its last responsibilities were not kept
+_AGREEMENT = 1e-12  # two or three rounds agree to this unless a component holds only a few rows
 
 
 class CollapsedWeights(NamedTuple):
@@ -166,6 +167,7 @@ def collapsed_rows(weights, scores, shares, shares_known, weight, log_zero):
     size = scores.shape[1]
     prior = np.empty(size)
     guess = np.empty(size)
+    fresh = np.empty(size)
     entropy = 0.0
     for n in range(scores.shape[0]):
         row = scores[n]
@@ -176,8 +178,14 @@ def collapsed_rows(weights, scores, shares, shares_known, weight, log_zero):
             for _ in range(_REFINEMENTS):
                 conditional_log_prior(weights, guess, prior)
                 for i in range(size):
-                    guess[i] = row[i] + prior[i]
-                softmax_row(guess)
+                    fresh[i] = row[i] + prior[i]
+                softmax_row(fresh)
+                change = 0.0
+                for i in range(size):
+                    change = max(change, abs(fresh[i] - guess[i]))
+                    guess[i] = fresh[i]
+                if change < _AGREEMENT:
+                    break
             conditional_log_prior(weights, guess, prior)
         for i in range(size):
             row[i] += prior[i]
