@@ -102,9 +102,10 @@ def _merges(rows: InMemory, fit: Fit) -> list[tuple[float, np.ndarray]]:
 
 def _splits(rows: InMemory, fit: Fit, random: np.random.Generator) -> list[tuple[float, np.ndarray]]:
     counts = fit.sums.counts
-    place = int(np.argmin(counts))
-    if counts[place] > _OCCUPIED:
+    empty = np.flatnonzero(counts < _OCCUPIED)
+    if empty.shape[0] == 0:
         return []
+    place = int(empty[0])  # a stick far down the line would cost what the split gains
     before = _hard_value(fit.sums.statistics, fit)
     found = []
     for k in np.argsort(-counts)[: 2 * _TRIALS_PER_ROUND]:

@@ -22,7 +22,7 @@ from dtree.variational.likelihood import expectation_of
 from dtree.variational.memoised import Memory, fingerprint
 from dtree.variational.predictive import log_predictive
 from dtree.variational.starts import given_start, kmeans_labels, one_hot
-from dtree.variational.steps import Rule, e_step, make_block, sums_of
+from dtree.variational.steps import Rule, e_step, make_block
 from dtree.variational.sums_of_bernoullis import EXPECTATIONS
 from dtree.variational.variants import variant_named
 from dtree.variational.weights import expected_weights
@@ -126,10 +126,16 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         if not warm:
             family, centres = self._family_and_centres(X, size, weight)
             rule = self._rule(family, float(self.alpha))
+        best = self._best_fit(X, weight, rule, size, centres, warm)
+        self._memory: Memory | None = None
+        self._adopt(best)
+        return self._label(rows_given)
+
+    def _best_fit(self, X: Any, weight: np.ndarray, rule: Rule, size: int, centres: int, warm: bool) -> Fit:
+        """The highest of `n_init` fits, or the one that goes on from the last fit."""
         block = make_block(rule.family, X, weight)
-        seeds = self._generators(1 if warm else self.n_init)
-        best: tuple[Fit, InMemory] | None = None
-        for random in seeds:
+        best: Fit | None = None
+        for random in self._generators(1 if warm else self.n_init):
             if warm:
                 start = np.empty((X.shape[0], size))
                 e_step(block, self.fit_.state, out=start)
@@ -139,18 +145,16 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             fit = ascend(rows, rows.sums(rule), rule, self.max_iter, self.tol, self.learn_alpha)
             if self.split_merge:
                 fit, rows = escape(rows, fit, self.max_iter, self.tol, self.split_merge, random, self.learn_alpha)
-            if best is None or fit.elbo > best[0].elbo:
-                best = fit, rows
+            if best is None or fit.elbo > best.elbo:
+                best = fit
         assert best is not None
-        self._memory: Memory | None = None
-        self._adopt(best[0])
-        return self._label(rows_given)
+        return best
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, batch: str | None = None) -> Self:
         """Visit one batch of rows; a batch seen before (same rows, or same `batch` name) replaces its old contribution.
 
         The bound in `elbo_` is that of all batches seen so far and, for uncollapsed variants, does not fall when a batch
-        is revisited. The first batch fixes the family and the truncation.
+        is revisited. The first batch is fitted on its own; it fixes the family and the truncation.
         """
         self._check_settings()
         first = getattr(self, "_memory", None) is None
@@ -163,8 +167,8 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
                 size = self._size_for(weight)
                 family, centres = self._family_and_centres(X, size, weight)
                 rule = self._rule(family, float(self.alpha))
-                labels = self._start(family, X, size, centres, self._generators(1)[0], weight)
-                start = sums_of(make_block(rule.family, X, weight), labels, rule)
+                fit = self._best_fit(X, weight, rule, size, centres, warm=False)
+                rule, start = fit.rule, fit.sums
             self._memory = Memory(rule, start)
         assert self._memory is not None
         name = fingerprint(X, weight) if batch is None else str(batch)

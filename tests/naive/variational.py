@@ -44,7 +44,9 @@ class NaiveGaussian:
             gammas = sum(gammaln((nu - j) / 2) for j in range(d))
             return -d / 2 * math.log(k) - nu / 2 * np.linalg.slogdet(S)[1] + gammas
 
-        return normaliser(k, nu, S) - normaliser(self.strength, self.dof, self.scale) - w.sum() * d / 2 * math.log(math.pi)
+        return (
+            normaliser(k, nu, S) - normaliser(self.strength, self.dof, self.scale) - w.sum() * d / 2 * math.log(math.pi)
+        )
 
 
 class NaivePoisson:
@@ -64,7 +66,9 @@ class NaivePoisson:
         a, b = self.posterior(w)
         total = -(w[:, None] * gammaln(self.X + 1)).sum()
         for j in range(len(a)):
-            total += self.shape[j] * math.log(self.rate[j]) - gammaln(self.shape[j]) + gammaln(a[j]) - a[j] * math.log(b[j])
+            total += (
+                self.shape[j] * math.log(self.rate[j]) - gammaln(self.shape[j]) + gammaln(a[j]) - a[j] * math.log(b[j])
+            )
         return total
 
 
@@ -139,7 +143,9 @@ def log_prior(sticks, alpha, counts):
     total = 0.0
     for i in range(T - 1):
         after = sum(counts[i + 1 :])
-        total += math.log(alpha) + gammaln(1 + counts[i]) + gammaln(alpha + after) - gammaln(1 + alpha + counts[i] + after)
+        total += (
+            math.log(alpha) + gammaln(1 + counts[i]) + gammaln(alpha + after) - gammaln(1 + alpha + counts[i] + after)
+        )
     return total
 
 
@@ -218,7 +224,9 @@ def iterate(family, sticks, alpha, r, iterations, collapsed=False):
         posteriors = [family.posterior(r[:, i]) for i in range(r.shape[1])]
         new = np.empty_like(r)
         for n, x in enumerate(family.X):
-            prior = conditional(sticks, alpha, r, n) if collapsed else expected_log_weights(sticks, alpha, r.sum(axis=0))
+            prior = (
+                conditional(sticks, alpha, r, n) if collapsed else expected_log_weights(sticks, alpha, r.sum(axis=0))
+            )
             score = prior + np.array([family.expected_log_likelihood(x, posterior) for posterior in posteriors])
             new[n] = np.exp(score - np.logaddexp.reduce(score))
         r = new

@@ -118,7 +118,9 @@ def test_escapes_only_raise_the_bound_and_leave_a_poor_start(variant):
     assert np.diff(better.trace[len(fit.trace) :]).min(initial=0.0) > -1e-6
     assert kept.responsibilities.sum(axis=1) == pytest.approx(np.ones(120))
     assert (better.sums.counts > 1.0).sum() == 4
-    assert sums_of(kept.block, kept.responsibilities, rule).statistics == pytest.approx(better.sums.statistics, abs=1e-7)
+    assert sums_of(kept.block, kept.responsibilities, rule).statistics == pytest.approx(
+        better.sums.statistics, abs=1e-7
+    )
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "poisson", "bernoulli"])
