@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dtree.core.families import Family
+from dtree.core.families import Family, Gaussian, moments_of
 from dtree.variational.defaults import choose_by_bound, family_from_data
 from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.starts import kmeans_labels
@@ -86,11 +86,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[5000, 10_000])
     parser.add_argument("--splits", type=int, default=5, help="the paper has 30")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--share", type=float, help="within-cluster share of variance assumed by the prior")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     scores, mean, axes = principal_components(np.load(arguments.data / "mnist.npz")["X"])
     for rows in arguments.rows:
         family: Family | None = None
+        if arguments.share is not None:
+            family = Gaussian.defaults(moments_of(scores), arguments.share)
         values: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
         for i, stream in enumerate(np.random.SeedSequence(arguments.seed, spawn_key=(rows,)).spawn(arguments.splits)):
             print(f"  {rows} images, split {i + 1} of {arguments.splits}", flush=True)

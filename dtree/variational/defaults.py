@@ -18,7 +18,7 @@ from dtree.variational.variants import Variant
 
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _ROWS = 2000
-_ITERATIONS = 25
+_ITERATIONS = 12
 _CENTRES = (2, 4, 8, 16)
 
 
@@ -59,7 +59,7 @@ def choose_by_bound(
         start = one_hot(kmeans_labels(candidates[0], sample, centres, random, sample_weight), size)
         for family in candidates:
             block, rule = make_block(family, sample, sample_weight), Rule(family, plain, alpha)
-            fit, _ = fit_in_memory(block, start.copy(), rule, _ITERATIONS, 1e-4)
+            fit, _ = fit_in_memory(block, start.copy(), rule, _ITERATIONS, 1e-3)
             if fit.elbo > best[0]:
                 best = fit.elbo, family, centres
     return best[1], best[2]

@@ -16,6 +16,7 @@ from scipy.special import gammaln, polygamma
 
 from dtree.core.jit import kernel
 
+_NEVER = 1e-20  # a probability that changes no expectation
 EXPECTATIONS = ("exact", "corrected", "taylor")
 
 
@@ -96,9 +97,13 @@ def exact_log_gamma(a: float, probabilities: np.ndarray, weight: np.ndarray) -> 
     >>> round(exact_log_gamma(1.0, np.array([0.5, 0.5]), np.array([1, 1])), 6)  # log 2! with probability 1/4
     0.173287
     """
-    distribution = np.empty(int(weight.sum()) + 1)
-    size = distribution_of_sum(probabilities, weight, distribution)
-    return float(expected_value(distribution, size + 1, gammaln(a + np.arange(size + 1.0))))
+    sure = probabilities >= 1.0
+    open_ = (probabilities > _NEVER) & ~sure  # rows that are surely in or out need no convolution
+    certain = int(weight[sure].sum())
+    copies = weight[open_]
+    distribution = np.empty(int(copies.sum()) + 1)
+    size = distribution_of_sum(probabilities[open_], copies, distribution)
+    return float(expected_value(distribution, size + 1, gammaln(a + certain + np.arange(size + 1.0))))
 
 
 def taylor_log_gamma(a: float, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
