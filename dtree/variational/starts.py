@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from dtree.core.families import DiagonalGaussian, Family, Gaussian
+from dtree.variational.steps import Rule, Sums, make_block, sums_of
 
 _KMEANS_ROWS = 20_000  # centres are found on at most this many rows; every row is then assigned
 
@@ -69,3 +70,19 @@ def given_start(init: Any, rows: int, size: int) -> np.ndarray:
     out = np.zeros((rows, size))
     out[:, : given.shape[1]] = given / given.sum(axis=1, keepdims=True)
     return out
+
+
+def sums_from_sample(X: Any, rule: Rule, size: int, random: np.random.Generator) -> Sums:
+    """Where a fit over partitions starts: sums of a k-means clustering of a sample of rows (m, d).
+
+    They make the first state; the first pass over all rows then replaces them.
+
+    >>> from dtree.core.families import Poisson
+    >>> from dtree.variational.variants import VARIANTS
+    >>> rule = Rule(Poisson([1.0], [0.1]), VARIANTS["FSD"], 1.0)
+    >>> X = np.array([[1.0], [2.0], [50.0], [55.0]])
+    >>> np.sort(sums_from_sample(X, rule, 2, np.random.default_rng(0)).counts).tolist()
+    [2.0, 2.0]
+    """
+    labels = one_hot(kmeans_labels(rule.family, X, size, random), size)
+    return sums_of(make_block(rule.family, X), labels, rule)
