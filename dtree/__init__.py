@@ -24,6 +24,10 @@ _HOME = {
     "dendrogram_purity": "dtree.hierarchy.purity",
     "evidence_bounds": "dtree.evidence",
     "exact_log_evidence": "dtree.evidence",
+    "open": "dtree.runs",
+    "plot_coarsening_path": "dtree.report.plots",
+    "plot_tree": "dtree.report.plots",
+    "save": "dtree.runs",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
@@ -42,6 +46,10 @@ if TYPE_CHECKING:
     from dtree.evidence import evidence_bounds as evidence_bounds
     from dtree.evidence import exact_log_evidence as exact_log_evidence
     from dtree.hierarchy.purity import dendrogram_purity as dendrogram_purity
+    from dtree.report.plots import plot_coarsening_path as plot_coarsening_path
+    from dtree.report.plots import plot_tree as plot_tree
+    from dtree.runs import open as open
+    from dtree.runs import save as save
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ the O(m^2) doubles of a stored score matrix.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -158,8 +159,12 @@ def merge_some(
     return 0
 
 
-def build_tree(model: Model, atoms: np.ndarray, threads: int | None = None) -> Tree:
+def build_tree(
+    model: Model, atoms: np.ndarray, threads: int | None = None, score_pairs: Callable[..., None] | None = None
+) -> Tree:
     """The greedy tree over atoms (m, s), whatever the number of threads.
+
+    `score_pairs` may fill the leaves' lists of best partners elsewhere; it takes what `_score_all_leaves` takes.
 
     >>> from dtree.core.families import Poisson
     >>> from dtree.core.priors import DirichletProcess
@@ -183,7 +188,8 @@ def build_tree(model: Model, atoms: np.ndarray, threads: int | None = None) -> T
     complete = np.zeros(m, dtype=np.bool_)
     merges = np.empty((m - 1, 2), dtype=np.int64)
 
-    _score_all_leaves(compiled, columns, log_phi_t, node, partners, scores, held, complete, threads)
+    score_pairs = score_pairs or _score_all_leaves
+    score_pairs(compiled, columns, log_phi_t, node, partners, scores, held, complete, threads)
     for done in range(0, m - 1, _MERGES_PER_REPORT):
         report("merging", done, m - 1)
         stop = min(done + _MERGES_PER_REPORT, m - 1)

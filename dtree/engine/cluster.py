@@ -1,0 +1,95 @@
+"""A Dask client for this machine, or for a cluster that is already running."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+from dask.system import CPU_COUNT
+from distributed import Client, LocalCluster, Security
+from distributed.system import MEMORY_LIMIT
+
+from dtree.core.families import Family
+
+_WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
+_ALLOWED_DEATHS = 6  # how often a task's worker may die before the task is given up
+
+
+def local_size(n_workers: int | None = None, memory_limit: int | str | None = None) -> tuple[int, int]:
+    """Number of worker processes and bytes of memory for each: one per core, as far as memory goes."""
+    workers = n_workers or max(1, min(CPU_COUNT, int(MEMORY_LIMIT // _WORKER_BYTES)))
+    if memory_limit is None:
+        return workers, int(0.9 * MEMORY_LIMIT / workers)
+    return workers, int(dask.utils.parse_bytes(memory_limit))
+
+
+def security(ca: str, certificate: str, key: str) -> Security:
+    """TLS with a certificate authority and one certificate for this party; every connection must then be encrypted."""
+    for what, path in (("certificate authority", ca), ("certificate", certificate), ("key", key)):
+        if not os.path.isfile(path):
+            raise ValueError(f"the TLS {what} file {path} does not exist")
+    names = {f"tls_{role}_{part}": path for role in ("client", "scheduler", "worker") for part, path in
+             (("cert", certificate), ("key", key))}  # fmt: skip
+    return Security(require_encryption=True, tls_ca_file=ca, **names)
+
+
+def configured_security() -> Security:
+    """TLS as Dask's own configuration (distributed.comm.tls.*, or its environment variables) says."""
+    tls: Any = Security(require_encryption=True)
+    if not tls.tls_ca_file or not tls.tls_client_cert:
+        raise ValueError(
+            "a tls:// scheduler needs certificates: give --tls-ca, --tls-cert and --tls-key, or set Dask's "
+            "distributed.comm.tls configuration"
+        )
+    return tls
+
+
+@contextmanager
+def cluster_client(
+    scheduler: str | None = None,
+    n_workers: int | None = None,
+    memory_limit: int | str | None = None,
+    processes: bool = True,
+    tls: Security | None = None,
+    warm: bool | list[type[Family]] = True,
+    **local: Any,
+) -> Iterator[Client]:
+    """A client of the scheduler at an address, or of a new local cluster with one thread per worker process.
+
+    With `warm` the kernels (of the families listed, or of all) are compiled here first, so that local workers load machine code
+    instead of each compiling it.
+
+    >>> with cluster_client(n_workers=1, processes=False, warm=False) as client:
+    ...     client.submit(sum, [1, 2]).result()
+    3
+    """
+    if scheduler is not None:
+        with Client(scheduler, security=tls, set_as_default=False) as client:
+            yield client
+        return
+    if warm:
+        from dtree.engine.warm import warm_kernels
+
+        warm_kernels(warm if isinstance(warm, list) else None)
+    workers, memory = local_size(n_workers, memory_limit)
+    settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
+    local = {"dashboard_address": "127.0.0.1:0", **local}
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, memory_limit=memory, processes=processes, security=tls, **local
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def worker_memory(client: Client | None) -> int | None:
+    """Bytes of the smallest worker, or None when there is no client or no limit."""
+    if client is None:
+        return None
+    limits = [worker.get("memory_limit") or 0 for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    return min((limit for limit in limits if limit > 0), default=None)

@@ -1,0 +1,93 @@
+"""Who runs the tasks: this process, or the workers of a Dask client. Both run the same tasks and add in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from distributed import Client, KilledWorker
+from distributed.client import FutureCancelledError
+from distributed.comm import CommClosedError
+
+from dtree.kmeans.passes import combine_in_tree
+
+
+class Here:
+    """Run tasks one after the other in this process."""
+
+    def map_reduce(
+        self,
+        task: Callable[..., Any],
+        arguments: Sequence[tuple[Any, ...]],
+        combine: Callable[..., Any],
+        combine_with: tuple[Any, ...] = (),
+        finish: Callable[..., Any] | None = None,
+        finish_with: tuple[Any, ...] = (),
+    ) -> Any:
+        """finish(*finish_with, tree of combine(*combine_with, group) over task(*args))."""
+        results = (task(*args) for args in arguments)
+        total = combine_in_tree(results, lambda group: combine(*combine_with, group))
+        return total if finish is None else finish(*finish_with, total)
+
+    def run(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Results of independent tasks, in order."""
+        return [task(*args) for args in arguments]
+
+
+class OnCluster(Here):
+    """Run tasks on the workers of a client; only the final result comes back."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def map_reduce(
+        self,
+        task: Callable[..., Any],
+        arguments: Sequence[tuple[Any, ...]],
+        combine: Callable[..., Any],
+        combine_with: tuple[Any, ...] = (),
+        finish: Callable[..., Any] | None = None,
+        finish_with: tuple[Any, ...] = (),
+    ) -> Any:
+        with _plain_failures():
+            futures = self.client.map(task, *zip(*arguments, strict=True), pure=False)
+            total = combine_in_tree(
+                futures, lambda group: self.client.submit(combine, *combine_with, list(group), pure=False)
+            )
+            if finish is not None:
+                total = self.client.submit(finish, *finish_with, total, pure=False)
+            return total.result()
+
+    def run(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        with _plain_failures():
+            return self.client.gather(self.client.map(task, *zip(*arguments, strict=True), pure=False))
+
+
+@contextmanager
+def _plain_failures() -> Iterator[None]:
+    """Turn the ways in which a cluster can fail into one sentence each; errors of the task itself pass through."""
+    try:
+        yield
+    except KilledWorker as problem:
+        raise RuntimeError(
+            "workers died again and again on the same task, most likely for lack of memory: give each worker more memory "
+            "or make chunks smaller (chunk_bytes), and resume the run"
+        ) from problem
+    except (
+        FutureCancelledError,
+        CommClosedError,
+        concurrent.futures.CancelledError,
+        asyncio.CancelledError,
+        TimeoutError,
+    ) as problem:
+        raise RuntimeError(
+            "the connection to the Dask scheduler was lost: start a scheduler and workers again and resume the run"
+        ) from problem
+
+
+def executor(client: Client | None) -> Here:
+    """Where to run tasks."""
+    return Here() if client is None else OnCluster(client)

@@ -1,0 +1,96 @@
+"""What a worker is asked to do: plain functions of a run's folder, a pass number and a chunk.
+
+Each reads what it needs from the run's folder and writes labels there; only k x s sums travel. The state of a pass comes from
+its checkpoint on disk, not from another worker's memory, so that no worker's death can lose it.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import zarr
+
+from dtree.core.families import FAMILIES
+from dtree.core.model import Model
+from dtree.engine.runs import Run
+from dtree.engine.sources import Source
+from dtree.kmeans.passes import ChunkSums, ClusterState, assign_chunk, combine_sums
+from dtree.kmeans.scoring import Scorer
+from dtree.kmeans.survey import Survey, check_rows, combine_surveys, survey_chunk
+
+
+@lru_cache(maxsize=4)
+def _open_run(path: str, run_id: str) -> tuple[Run, Model]:
+    run = Run(path)
+    return run, run.model()
+
+
+@lru_cache(maxsize=2)
+def _scorer_of(path: str, run_id: str, number: int) -> tuple[ClusterState, Scorer]:
+    run, model = _open_run(path, run_id)
+    state = run.state(number)
+    return state, Scorer(model, state.statistics)
+
+
+def survey_task(
+    source: Source, family: str, seed: int, chunk: int, bounds: tuple[int, int], sample_rows: int
+) -> Survey:
+    """Check one chunk and take its moments and sample."""
+    return survey_chunk(source.read(*bounds), FAMILIES[family], seed, chunk, bounds[0], sample_rows)
+
+
+def combine_surveys_task(sample_rows: int, parts: Sequence[Survey]) -> Survey:
+    """Join the surveys of up to eight chunks or groups of chunks."""
+    return combine_surveys(parts, sample_rows)
+
+
+def assign_task(path: str, run_id: str, number: int, chunk: int) -> ChunkSums:
+    """One chunk's part of pass `number`: score, write raw labels, return sums."""
+    run, _ = _open_run(path, run_id)
+    state, scorer = _scorer_of(path, run_id, number - 1)
+    X = run.source.read(*run.bounds(chunk))
+    own = None if number == 1 else state.relabel(chunk, run.read_labels(number - 1, chunk))
+    labels, sums = assign_chunk(scorer, X, own, chunk, number, run.settings.seed)
+    with_room(lambda: run.write_labels(number, chunk, labels), path)
+    return sums
+
+
+def combine_task(path: str, run_id: str, parts: Sequence[ChunkSums]) -> ChunkSums:
+    """Add the sums of up to eight chunks or groups of chunks, in order."""
+    return combine_sums(_open_run(path, run_id)[1], parts)
+
+
+def final_labels_task(path: str, run_id: str, number: int, chunk: int) -> np.ndarray:
+    """Write the final labels of one chunk from the raw ones of pass `number`; returns how many rows each cluster has."""
+    run, _ = _open_run(path, run_id)
+    state, _ = _scorer_of(path, run_id, number)
+    labels = state.relabel(chunk, run.read_labels(number, chunk))
+    with_room(lambda: run.write_labels(None, chunk, labels), path)
+    return np.bincount(labels, minlength=state.k)
+
+
+def predict_task(path: str, run_id: str, number: int, source: Source, bounds: tuple[int, int], out: str) -> int:
+    """Write the labels of new rows; returns their number."""
+    _, model = _open_run(path, run_id)
+    _, scorer = _scorer_of(path, run_id, number)
+    X = source.read(*bounds)
+    check_rows(X, model.family, bounds[0])
+    labels = scorer.assign(X).best
+    with_room(lambda: zarr.open_array(out, mode="r+").__setitem__(slice(*bounds), labels.astype(np.int32)), out)
+    return bounds[1] - bounds[0]
+
+
+def with_room(write: Any, path: str) -> None:
+    """Write, and say it plainly when the disk is full."""
+    try:
+        write()
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(
+                problem.errno, f"the disk of {path} is full: free some space and resume the run, nothing is lost"
+            ) from None
+        raise

@@ -1,0 +1,45 @@
+"""The model of a fit: objects are taken as they are, names are fitted by the evidence on a sample of the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from dtree.core.families import FAMILIES, Family, Moments
+from dtree.core.model import Model
+from dtree.core.priors import PRIORS, Prior
+from dtree.hierarchy.defaults import choose_model, named
+
+
+def family_type(family: str | Family) -> type[Family]:
+    """The class of a family given by name or as an object."""
+    return type(family) if isinstance(family, Family) else named(FAMILIES, family, "family")
+
+
+def check_prior(prior: str | Prior) -> None:
+    """Raise one clear sentence unless `prior` is a prior or the name of one."""
+    if not isinstance(prior, Prior):
+        named(PRIORS, prior, "prior")
+
+
+def model_for(
+    family: str | Family, prior: str | Prior, moments: Moments, sample: Any, seed: int = 0, coarsening: float = 1.0
+) -> Model:
+    """The model for data with these moments, of which `sample` holds some rows; statistics are kept in the data's own units.
+
+    One BLAS thread, so that the last bits of what is chosen do not depend on the machine's number of cores.
+
+    >>> import numpy as np
+    >>> from dtree.core.families import moments_of
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> model_for("gaussian-diag", "dp", moments_of(X), X).family.name
+    'gaussian-diag'
+    """
+    if isinstance(family, Family):
+        if family.n_features != moments.mean.shape[0]:
+            raise ValueError(f"the family has {family.n_features} features but the data have {moments.mean.shape[0]}")
+        family = family.anchored(moments)
+    with threadpool_limits(1):
+        chosen = choose_model(sample, family, prior, moments=moments, seed=seed)
+    return Model(chosen.family, chosen.prior, coarsening)

@@ -1,0 +1,105 @@
+"""Score a block of rows against frozen clusters, each family by its fastest kernel.
+
+`Scorer(model, statistics)` prepares the tables of k clusters once; `assign` and `accumulate` then take any block of rows, dense
+or sparse, and know nothing of where it came from: the same object runs in this process and on a worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from dtree.core.families import DiagonalGaussian, Gaussian
+from dtree.core.model import Model
+from dtree.kmeans.scoring.any_family import AtomTables, add_atoms, assign_atoms, atom_tables
+from dtree.kmeans.scoring.counts import CountTables, add_count_rows, assign_counts, count_tables, is_count_family
+from dtree.kmeans.scoring.gaussian import GaussianTables, add_gaussian_rows, assign_gaussian, gaussian_tables
+from dtree.kmeans.scoring.gaussian_diag import DiagonalTables, add_diagonal_rows, assign_diagonal, diagonal_tables
+
+_BYTES_PER_BLOCK = 8_000_000  # of dense float64 that may be made from narrower or sparse rows at a time
+
+
+class Assignment(NamedTuple):
+    """Where each row of a block gains most."""
+
+    best: np.ndarray  # (n,) int64, the best existing cluster, -1 when there is none
+    unexplained: np.ndarray  # (n,) bool, a new cluster would gain more
+
+
+class Scorer:
+    """Frozen clusters (k, s) of a model, ready to score rows.
+
+    >>> from dtree.core.families import Poisson
+    >>> from dtree.core.priors import DirichletProcess
+    >>> model = Model(Poisson([1.0], [0.1]), DirichletProcess(1.0))
+    >>> scorer = Scorer(model, model.atoms([[30], [2]]))
+    >>> scorer.assign(np.array([[28], [3], [0]])).best.tolist()
+    [0, 1, 1]
+    """
+
+    def __init__(self, model: Model, statistics: np.ndarray) -> None:
+        statistics = np.ascontiguousarray(statistics, dtype=np.float64)
+        self.model = model
+        self.k, self.s = statistics.shape
+        self.tables: GaussianTables | DiagonalTables | CountTables | AtomTables
+        if type(model.family) is Gaussian:
+            self.tables = gaussian_tables(model, statistics)
+        elif type(model.family) is DiagonalGaussian:
+            self.tables = diagonal_tables(model, statistics)
+        elif is_count_family(model.family):
+            self.tables = count_tables(model, statistics)
+        else:
+            self.tables = atom_tables(model, statistics)
+
+    def assign(self, X: Any, own: np.ndarray | None = None) -> Assignment:
+        """The best cluster of every row of X (n, d); a row is taken out of its `own` (n,) cluster before it is scored."""
+        n = X.shape[0]
+        own = np.full(n, -1, dtype=np.int64) if own is None else np.ascontiguousarray(own, dtype=np.int64)
+        result = Assignment(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_))
+        for start, stop in self._blocks(X):
+            part = (own[start:stop], result.best[start:stop], result.unexplained[start:stop])
+            if isinstance(self.tables, CountTables):
+                assign_counts(self.tables, *_csr_parts(X[start:stop]), *part)
+            elif isinstance(self.tables, GaussianTables):
+                assign_gaussian(self.tables, _dense(X[start:stop]), *part)
+            elif isinstance(self.tables, DiagonalTables):
+                assign_diagonal(self.tables, _dense(X[start:stop]), *part)
+            else:
+                assign_atoms(self.tables, self.model.atoms(X[start:stop]), *part)
+        return result
+
+    def accumulate(self, X: Any, labels: np.ndarray, k: int) -> np.ndarray:
+        """Coarsened statistics (k, s) of the rows of X by label, added in row order; label -1 is left out."""
+        out = np.zeros((k, self.s))
+        labels = np.ascontiguousarray(labels, dtype=np.int64)
+        for start, stop in self._blocks(X):
+            part = labels[start:stop]
+            if isinstance(self.tables, CountTables):
+                add_count_rows(self.tables, *_csr_parts(X[start:stop]), part, out)
+            elif isinstance(self.tables, GaussianTables):
+                add_gaussian_rows(self.tables, _dense(X[start:stop]), part, out)
+            elif isinstance(self.tables, DiagonalTables):
+                add_diagonal_rows(self.tables, _dense(X[start:stop]), part, out)
+            else:
+                add_atoms(self.model.atoms(X[start:stop]), part, out)
+        return out
+
+    def _blocks(self, X: Any) -> list[tuple[int, int]]:
+        """Row ranges whose dense float64 copies stay small; kernels take rows one by one, so they change no bits."""
+        width = self.s if isinstance(self.tables, AtomTables) else X.shape[1]
+        rows = max(1, _BYTES_PER_BLOCK // (8 * width))
+        if sparse.issparse(X) and isinstance(self.tables, CountTables):
+            rows = max(X.shape[0], 1)
+        return [(start, min(start + rows, X.shape[0])) for start in range(0, X.shape[0], rows)]
+
+
+def _dense(X: Any) -> np.ndarray:
+    return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+
+
+def _csr_parts(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows = sparse.csr_array(X) if not sparse.issparse(X) else X.tocsr()
+    indptr, indices = rows.indptr.astype(np.int64, copy=False), rows.indices.astype(np.int64, copy=False)
+    return indptr, indices, rows.data.astype(np.float64, copy=False)

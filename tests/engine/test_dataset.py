@@ -1,0 +1,147 @@
+"""Every form data may come in gives the same rows."""
+
+from __future__ import annotations
+
+import dask.array
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from dtree.engine.dataset import chunk_rows_for, open_dataset, write_csr
+from dtree.engine.sources import Source
+
+X = np.random.default_rng(0).normal(size=(57, 3))
+COUNTS = np.random.default_rng(1).poisson(0.4, size=(57, 9))
+
+
+def whole(source: Source, step: int = 10) -> np.ndarray:
+    parts = [source.read(a, min(a + step, source.shape[0])) for a in range(0, source.shape[0], step)]
+    return np.concatenate([part.toarray() if source.is_sparse else part for part in parts])
+
+
+def as_zarr(folder, zarr_format):
+    array = zarr.create_array(str(folder / f"x{zarr_format}.zarr"), shape=X.shape, chunks=(8, 3), dtype=float,
+                              zarr_format=zarr_format)  # fmt: skip
+    array[:] = X
+    return folder / f"x{zarr_format}.zarr"
+
+
+def as_group(folder):
+    zarr.open_group(str(folder / "g.zarr"), mode="w").create_array("X", data=X)
+    return folder / "g.zarr"
+
+
+def as_npy(folder):
+    np.save(folder / "x.npy", X)
+    return folder / "x.npy"
+
+
+def as_npz(folder):
+    np.savez(folder / "x.npz", X=X, y=np.arange(57))
+    return str(folder / "x.npz")
+
+
+def as_csv(folder):
+    pd.DataFrame(X, columns=list("abc")).to_csv(folder / "x.csv", index=False, float_format="%.17g")
+    return folder / "x.csv"
+
+
+def as_parquet_folder(folder):
+    (folder / "parts").mkdir()
+    frame = pd.DataFrame(X, columns=list("abc"))
+    for i, (a, b) in enumerate([(0, 20), (20, 21), (21, 57)]):
+        frame[a:b].to_parquet(folder / "parts" / f"part-{i}.parquet", row_group_size=7)
+    return folder / "parts"
+
+
+def as_parquet_file(folder):
+    pd.DataFrame(X, columns=list("abc")).to_parquet(folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+FORMS = {
+    "zarr-2": lambda f: as_zarr(f, 2),
+    "zarr-3": lambda f: as_zarr(f, 3),
+    "zarr-group": as_group,
+    "npy": as_npy,
+    "npz": as_npz,
+    "csv": as_csv,
+    "parquet-folder": as_parquet_folder,
+    "parquet-file": as_parquet_file,
+    "numpy": lambda f: X,
+    "fortran": lambda f: np.asfortranarray(X),
+    "frame": lambda f: pd.DataFrame(X),
+    "dask": lambda f: dask.array.from_array(X, chunks=(13, 2)),
+    "dask-unknown": lambda f: dask.array.from_array(X, chunks=(13, 3))[dask.array.from_array(np.ones(57, bool), 13)],
+    "dask-frame": lambda f: dask.dataframe.from_pandas(pd.DataFrame(X), npartitions=4),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_same_rows(form, tmp_path):
+    source = open_dataset(FORMS[form](tmp_path), tmp_path / "staged")
+    assert source.shape == X.shape
+    assert np.array_equal(whole(source), X)
+    assert Source.from_json(source.to_json()) == source
+
+
+@pytest.mark.parametrize("form", ["dask-unknown", "dask-frame"])
+def test_dask_collections_through_the_workers(form, tmp_path, client):
+    source = open_dataset(FORMS[form](tmp_path), tmp_path / "staged", client)
+    assert np.array_equal(whole(source), X)
+
+
+def test_sparse_rows(tmp_path):
+    for i, data in enumerate([sparse.csr_array(COUNTS), sparse.csc_matrix(COUNTS)]):
+        source = open_dataset(data, tmp_path / str(i))
+        assert source.is_sparse
+        assert np.array_equal(whole(source), COUNTS)
+    again = open_dataset(tmp_path / "0" / "rows.zarr", tmp_path / "other")
+    assert again.is_sparse
+    assert not (tmp_path / "other").exists()
+    rows = sparse.csr_array(COUNTS)
+    np.savez(tmp_path / "s.npz", data=rows.data, indices=rows.indices, indptr=rows.indptr, shape=rows.shape)
+    assert np.array_equal(whole(open_dataset(tmp_path / "s.npz", tmp_path / "npz")), COUNTS)
+    write_csr(tmp_path / "empty.zarr", sparse.csr_array((5, 4)))
+    assert whole(open_dataset(tmp_path / "empty.zarr", tmp_path)).sum() == 0
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+@settings(max_examples=20, deadline=None)
+def test_any_range(tmp_path_factory, a, b):
+    a, b = min(a, b) - 1, min(max(a, b), 57)
+    if a >= b:
+        return
+    folder = tmp_path_factory.mktemp("range")
+    source = open_dataset(as_parquet_folder(folder), folder / "s")
+    assert np.array_equal(source.read(a, b), X[a:b])
+
+
+def test_chunk_rows():
+    source = Source("zarr", "", (10**9, 16), "float64", step=1000)
+    assert chunk_rows_for(source) == 249_000
+    assert chunk_rows_for(source, worker_bytes=10**9) == 249_000  # the number of workers must not change the answer
+    assert chunk_rows_for(source, worker_bytes=64_000_000) == 31_000
+    assert chunk_rows_for(source, chunk_bytes=1_280_000) == 10_000
+
+
+def test_clear_sentences(tmp_path):
+    cases = [
+        (np.arange(3.0), "must be a table"),
+        (np.empty((0, 3)), "at least one row"),
+        (np.array([["a", "b"]]), "dtree takes numbers"),
+        (tmp_path / "nothing.npy", "there is no file"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), "column 'b' is not numeric"),
+    ]
+    (tmp_path / "odd.txt").touch()
+    cases.append((tmp_path / "odd.txt", "dtree reads"))
+    (tmp_path / "folder").mkdir()
+    cases.append((tmp_path / "folder", "neither a zarr store"))
+    for data, sentence in cases:
+        with pytest.raises(ValueError, match=sentence):
+            open_dataset(data, tmp_path / "staged")

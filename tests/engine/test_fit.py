@@ -1,0 +1,168 @@
+"""The same bits on any number of workers, after a death, and after a resumption."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import zarr
+from scipy import sparse
+
+from dtree.core.families import Gaussian, Multinomial, moments_of
+from dtree.core.model import Model
+from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.engine.blocks import leaves_task, merge_on_workers, tree_columns, tree_on_workers, triangle_blocks
+from dtree.engine.cluster import cluster_client
+from dtree.engine.fit import fit_dataset, predict_dataset, read_result, read_tree, resume
+from dtree.engine.runs import Run
+from dtree.hierarchy.bhc import build_tree
+from dtree.kmeans.greedy import merge_clusters, sum_by_label
+
+RESULTS = ("labels", "statistics/clusters", "statistics/log_phi", "tree/left", "tree/right", "tree/log_phi_t")
+
+
+def rows(n=3000, d=3, k=12, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(0, 2.5, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
+
+
+def bits(run):
+    return {name: np.asarray(zarr.open_array(f"{run}/{name}", mode="r")[...]).tobytes() for name in RESULTS}
+
+
+OPTIONS = {"chunk_bytes": 3000 * 24 // 11, "seed": 3, "sample_rows": 150, "tolerance": 0.0}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    np.save(folder / "x.npy", rows())
+    fit_dataset(folder / "x.npy", folder / "run", **OPTIONS)
+    return folder
+
+
+def test_results_belong_together(reference):
+    run, result = Run(reference / "run"), read_result(reference / "run")
+    labels = zarr.open_array(str(run.path / "labels"), mode="r")[...]
+    model, X = run.model(), rows()
+    statistics = sum_by_label(model.atoms(X), labels.astype(np.int64), result.n_clusters)
+    np.testing.assert_allclose(statistics, run.state(run.attributes["best_pass"]).statistics, rtol=1e-9, atol=1e-8)
+    assert abs(model.log_phi_h(statistics).sum() - result.objective) < 1e-6
+    assert result.objective == max(step.objective for step in result.trace)
+    tree = read_tree(run.path)
+    tree.validate()
+    assert tree.size[-1] == 3000
+    assert result.log_evidence_bound >= result.log_joint
+    assert not (run.path / "passes").exists()
+    assert not (run.path / "staged").exists()
+    assert resume(run.path) == result
+
+
+@pytest.mark.parametrize(
+    ("workers", "processes"), [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (2, False)]
+)
+def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
+    with cluster_client(n_workers=workers, processes=processes, memory_limit="1.5GB", warm=False) as client:
+        fit_dataset(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)
+    assert bits(tmp_path / "run") == bits(reference / "run")
+
+
+def test_same_bits_after_a_worker_is_killed(reference, tmp_path, client):
+    victims = []
+
+    def kill_one(step):
+        if step.number == 2:
+            victims.append(next(iter(client.run(os.getpid).values())))
+            os.kill(victims[0], signal.SIGKILL)
+
+    fit_dataset(reference / "x.npy", tmp_path / "run", client=client, progress=kill_one, **OPTIONS)
+    assert victims
+    client.wait_for_workers(2, timeout=60)
+    assert bits(tmp_path / "run") == bits(reference / "run")
+
+
+def test_resumed_run_gives_the_same_bits(reference, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stop_after(step):
+        if step.number == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fit_dataset(reference / "x.npy", tmp_path / "run", progress=stop_after, **OPTIONS)
+    assert Run(tmp_path / "run").generations()[-1] == 2
+    with pytest.raises(ValueError, match="is not finished"):
+        read_result(tmp_path / "run")
+    with pytest.raises(ValueError, match="already holds a run"):
+        fit_dataset(reference / "x.npy", tmp_path / "run")
+    seen = []
+    resume(tmp_path / "run", progress=lambda step: seen.append(step.number))
+    assert seen[0] == 3
+    assert bits(tmp_path / "run") == bits(reference / "run")
+
+
+def test_sparse_rows_out_of_core(tmp_path, client):
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(40, 0.1), size=3)
+    X = sparse.csr_array(np.array([rng.multinomial(30, topics[i % 3]) for i in range(400)]))
+    result = fit_dataset(X, tmp_path / "run", family="multinomial", chunk_bytes=20_000, client=client)
+    labels = zarr.open_array(str(tmp_path / "run" / "labels"), mode="r")[...]
+    assert result.n_clusters == 3
+    assert np.array_equal(labels[:-3], labels[3:])
+
+
+def test_predict(reference, tmp_path, client):
+    assert predict_dataset(reference / "run", rows(), tmp_path / "p.zarr", client) == 3000
+    predicted = zarr.open_array(str(tmp_path / "p.zarr"), mode="r")[...]
+    fitted = zarr.open_array(str(reference / "run" / "labels"), mode="r")[...]
+    assert np.mean(predicted == fitted) > 0.98
+    with pytest.raises(ValueError, match="columns"):
+        predict_dataset(reference / "run", rows(d=2), tmp_path / "q.zarr")
+
+
+def test_bad_rows_are_named_from_a_worker(tmp_path, client):
+    X = rows(500)
+    X[321, 2] = np.nan
+    with pytest.raises(ValueError, match="row 321 holds NaN or infinity in column 2"):
+        fit_dataset(X, tmp_path / "run", client=client, chunk_bytes=2400)
+
+
+def test_run_keeps_the_model_to_the_last_bit(tmp_path):
+    X = rows(200)
+    fit_dataset(X, tmp_path / "run", prior=GeneralizedGamma(0.3, 0.2, 1.5), coarsening=0.8, max_passes=2, tree=False)
+    run = Run(tmp_path / "run")
+    again = Run(tmp_path / "run").model()
+    assert again.prior == GeneralizedGamma(0.3, 0.2, 1.5)
+    assert again.coarsening == 0.8
+    assert np.array_equal(again.family.scale, run.model().family.scale)
+    assert not (tmp_path / "run" / "tree").exists()
+
+
+def test_blocks_on_workers_equal_blocks_here(client):
+    rng = np.random.default_rng(2)
+    X = rows(240, d=2, k=4)
+    model = Model(Gaussian.defaults(moments_of(X)), DirichletProcess(1.0))
+    atoms = sum_by_label(model.atoms(X), rng.integers(0, 60, 240), 60)
+    here, there = merge_clusters(model, atoms), merge_on_workers(client, model, atoms)
+    assert np.array_equal(here.label_map, there.label_map)
+    assert here.statistics.tobytes() == there.statistics.tobytes()
+    expected, found = build_tree(model, atoms), tree_on_workers(client, model, atoms)
+    for name, column in tree_columns(expected).items():
+        assert column.tobytes() == getattr(found, name).tobytes(), name
+    assert leaves_task(model, atoms, 3, 9, 12).held.tolist() == [3, 4, 5, 6, 7, 8]
+
+
+def test_triangle_blocks_cover_all_rows():
+    for k in (0, 1, 2, 50):
+        blocks = triangle_blocks(k, pairs=7)
+        assert [row for start, stop in blocks for row in range(start, stop)] == list(range(k))
+
+
+def test_multinomial_model_survives_the_store(tmp_path):
+    X = np.random.default_rng(0).poisson(1.0, size=(60, 5))
+    family = Multinomial(np.full(5, 0.3), coefficient=True)
+    fit_dataset(X, tmp_path / "run", family=family, max_passes=3)
+    assert Run(tmp_path / "run").model().family.coefficient is True

@@ -1,0 +1,65 @@
+"""Real processes to be killed: a scheduler, workers and a fitting client, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from dtree.engine.fit import fit_dataset
+
+RESULTS = ("labels", "statistics/clusters", "tree/left", "tree/right", "tree/log_phi_t")
+OPTIONS = {"chunk_bytes": 100_000, "seed": 5, "sample_rows": 300, "tolerance": 0.0, "max_passes": 12}
+_ROOT = str(Path(__file__).parents[2])
+
+
+def rows(n: int = 60_000, d: int = 3, k: int = 20) -> np.ndarray:
+    rng = np.random.default_rng(7)
+    return rng.normal(0, 2.5, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
+
+
+def bits(run):
+    return {name: np.asarray(zarr.open_array(f"{run}/{name}", mode="r")[...]).tobytes() for name in RESULTS}
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory):
+    """The data, and the run that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    np.save(folder / "x.npy", rows())
+    fit_dataset(folder / "x.npy", folder / "run", **OPTIONS)
+    return folder
+
+
+def start(*command: str) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": _ROOT, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+@contextmanager
+def running(*processes: subprocess.Popen):
+    """End the processes, and only them, whatever happens."""
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def wait_for(condition, seconds: float = 90.0) -> None:
+    """Wait until the condition holds."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > limit:
+            raise TimeoutError("the test waited too long")
+        time.sleep(0.1)
