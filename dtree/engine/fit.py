@@ -169,7 +169,7 @@ def _carry_on(run: Run, client: Client | None, progress: OnProgress | None) -> F
         with_room(lambda: run.commit(state, race, trace), path)  # noqa: B023 - called at once
         if progress is not None:
             progress(trace[-1])
-    return _finish(run, workers, race.best_number, trace)
+    return with_room(lambda: _finish(run, workers, race.best_number, trace), path)
 
 
 def _finish(run: Run, workers: Here, best: int, trace: list[Progress]) -> FitResult:

@@ -7,7 +7,7 @@ its checkpoint on disk, not from another worker's memory, so that no worker's de
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -84,10 +84,10 @@ def predict_task(path: str, run_id: str, number: int, source: Source, bounds: tu
     return bounds[1] - bounds[0]
 
 
-def with_room(write: Any, path: str) -> None:
+def with_room(write: Callable[[], Any], path: str) -> Any:
     """Write, and say it plainly when the disk is full."""
     try:
-        write()
+        return write()
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(

@@ -101,8 +101,7 @@ class InMemoryBayesKMeans(ClusterMixin, BaseEstimator):
             raise ValueError("all sample weights are zero: there is nothing to fit")
         kind = family_type(self.family)
         moments = moments_of(X[held], kind.needs_covariance, weight[held])
-        sample = X[held[stream(seed, START_STREAM, 2, 0).permutation(held.size)]]
-        model = model_for(self.family, self.prior, moments, sample, seed, self.coarsening)
+        model = model_for(self.family, self.prior, moments, X[held], seed, self.coarsening, weight[held])
         atoms = model.atoms(X[held], weight[held])
         order = stream(seed, START_STREAM, 0, 0).permutation(held.size)
         found = improved_kmeans(model, atoms, order, self.init_clusters, sweeps=self.max_passes)

@@ -81,6 +81,7 @@ def fit_passes(
 
     >>> from dtree.core.families import Poisson
     >>> from dtree.core.priors import DirichletProcess
+    >>> from dtree.kmeans.passes import start_state
     >>> model = Model(Poisson([1.0], [0.1]), DirichletProcess(1.0))
     >>> X = np.array([[30], [1], [28], [2]])
     >>> fit = fit_passes(model, X, start_state(model, X, seed=0, n_rows=4), PassSettings())

@@ -16,6 +16,8 @@ from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel, Model, log_phi_h
 from dtree.core.verbs import log_kappa, log_marginal_merged
 
+_LARGEST_TABLED_COUNT = 50_000.0
+
 
 @kernel
 def _wider(columns, worth, capacity):
@@ -237,8 +239,13 @@ def merge_clusters(model: Model, statistics: np.ndarray, gains: np.ndarray | Non
 
 
 def compile_for(model: Model, statistics: np.ndarray) -> CompiledModel:
-    """The model compiled for clusters made of these rows (k, s)."""
-    return model.compile(statistics.sum(axis=0))
+    """The model compiled for clusters made of these rows (k, s).
+
+    Tables of functions of a count stop at a moderate count: few clusters are scored here, and a table for millions of rows would
+    take longer to fill than all of them; larger counts are computed directly.
+    """
+    total = statistics.sum(axis=0)
+    return model.compile(total * min(1.0, _LARGEST_TABLED_COUNT / max(model.counts(total[None])[0], 1.0)))
 
 
 @kernel

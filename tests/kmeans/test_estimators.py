@@ -68,8 +68,9 @@ def test_score_samples_integrates_to_one():
 def test_weights_are_counts():
     X = np.array([[0.0], [0.2], [7.0], [7.3], [50.0]])
     family = DiagonalGaussian([3.0], 0.1, 2.0, [0.5])
-    weighted = BayesKMeans(family=family, random_state=0).fit(X, sample_weight=[3, 2, 4, 1, 0])
-    repeated = BayesKMeans(family=family, random_state=0).fit(np.repeat(X, [3, 2, 4, 1, 0], axis=0))
+    estimator = BayesKMeans(family=family, prior=DirichletProcess(1.0), random_state=0)
+    weighted = clone(estimator).fit(X, sample_weight=[3, 2, 4, 1, 0])
+    repeated = clone(estimator).fit(np.repeat(X, [3, 2, 4, 1, 0], axis=0))
     assert weighted.labels_.tolist()[:4] == [0, 0, 1, 1]
     assert abs(weighted.log_joint_ - repeated.log_joint_) < 1e-8
     with pytest.raises(ValueError, match="whole number"):
