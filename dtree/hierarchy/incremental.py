@@ -17,6 +17,7 @@ inserted is a node with statistics, so a point, a weighted atom and a whole subt
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from dtree.core.tree import log_add
 from dtree.core.verbs import log_kappa, log_marginal_merged
 
 NONE = -1
+_LOG_2 = math.log(2.0)
 # Entries of Pool.meta
 USED, FREE, ROOTS, HEAD, WAITING, CUTS_LEFT, LEAVES = range(7)
 
@@ -46,7 +48,6 @@ class Pool(NamedTuple):
     log_phi_h: np.ndarray  # (capacity,)
     log_phi_t: np.ndarray  # (capacity,)
     leaves: np.ndarray  # (capacity,) number of leaves below
-    gave_up: np.ndarray  # (capacity,) number of leaves when rebalancing was last refused, 0 if never
     slot: np.ndarray  # (capacity,) slot of a root, else NONE
     root: np.ndarray  # (root_capacity,) node of a slot
     root_statistics: np.ndarray  # (s, root_capacity)
@@ -69,7 +70,6 @@ def empty_pool(s: int, capacity: int, root_capacity: int) -> Pool:
         np.zeros(capacity),
         np.zeros(capacity),
         np.zeros(capacity, dtype=np.int64),
-        np.zeros(capacity, dtype=np.int64),
         integers(capacity),
         integers(root_capacity),
         np.zeros((s, root_capacity)),
@@ -84,7 +84,7 @@ def grown_pool(pool: Pool, capacity: int, root_capacity: int) -> Pool:
     """A copy with more room; never smaller than it is."""
     old, old_roots = pool.parent.shape[0], pool.root.shape[0]
     new = empty_pool(pool.merged.shape[0], max(capacity, old), max(root_capacity, old_roots))
-    for name in ("parent", "left", "right", "atom", "statistics", "log_phi_h", "log_phi_t", "leaves", "gave_up", "slot"):
+    for name in ("parent", "left", "right", "atom", "statistics", "log_phi_h", "log_phi_t", "leaves", "slot"):
         getattr(new, name)[:old] = getattr(pool, name)
     new.root[:old_roots] = pool.root
     new.root_statistics[:, :old_roots] = pool.root_statistics
@@ -110,7 +110,6 @@ def take_node(pool):
     pool.atom[node] = NONE
     pool.slot[node] = NONE
     pool.leaves[node] = 1
-    pool.gave_up[node] = 0
     return node
 
 
@@ -242,17 +241,20 @@ def put_on_top(pool, at, node):
 
 @kernel
 def refresh_to_root(model, pool, node, cutting):
-    """Refresh a node and all above it; returns the lowest one with d > 1 when `cutting`, else NONE.
+    """Refresh a new node and all above it; returns the lowest whose d has risen above 1 when `cutting`, else NONE.
 
-    Above a node that will be cut nothing is refreshed: those nodes are about to be dissolved.
+    A node that stood at d > 1 before (rebalancing may leave such nodes) is not cut for it. Above a node that will be cut
+    nothing is refreshed: those nodes are about to be dissolved.
     """
     at = node
+    root = node
     while at != NONE:
-        if refresh(model, pool, at) > 0.0 and cutting:
+        was_apart = at != node and pool.log_phi_t[at] - pool.log_phi_h[at] > _LOG_2
+        if refresh(model, pool, at) > 0.0 and cutting and not was_apart:
             return at
-        node = at
+        root = at
         at = pool.parent[at]
-    write_root(pool, pool.slot[node], node)
+    write_root(pool, pool.slot[root], root)
     return NONE
 
 

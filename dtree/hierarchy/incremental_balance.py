@@ -3,9 +3,8 @@
 Inside a homogeneous cluster SeqInsert as printed puts most atoms near the top, since d(l, r) of two large children is far
 below d(l, x): trees grow into chains, and updating the path to the root costs as much as the cluster is large. As in
 scapegoat trees, when an insertion ends too deep the lowest ancestor that is too deep for its number of leaves is rebuilt:
-the subtrees hanging off its heavy path stay whole, and the path itself becomes a weight-balanced tree over them. A rebuilt
-path that would hold a node with d > 1 (which the next update would cut) is put back as it was, and not tried again before
-the subtree has grown by half.
+the subtrees hanging off its heavy path stay whole, and the path itself becomes a weight-balanced tree over them. Nodes of
+the rebuilt path may have d > 1 (two outliers of the cluster side by side); such a node is not a reason to cut the tree.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _scapegoat(pool, node):
     at = node
     while at != NONE:
         limit = _FREE_DEPTH + _DEPTH_PER_DOUBLING * math.log2(pool.leaves[at])
-        if steps > limit and 2 * pool.leaves[at] > 3 * pool.gave_up[at]:
+        if steps > limit:
             return at
         at = pool.parent[at]
         steps += 1
@@ -111,18 +110,8 @@ def rebalance_above(model, pool, node):
             children = (children[0], path[made])
             made += 1
         _link(pool, path[step], children[0], children[1])
-    good = True
     for step in range(count - 1, -1, -1):
-        if refresh(model, pool, path[step]) > 0.0:
-            good = False
-            break
-    if not good:
-        for step in range(count):
-            _link(pool, path[step], old_left[step], old_right[step])
-        for step in range(count - 1, -1, -1):
-            refresh(model, pool, path[step])
-        pool.gave_up[top] = pool.leaves[top]
-        return
+        refresh(model, pool, path[step])
     at = pool.parent[top]
     while at != NONE:
         refresh(model, pool, at)
