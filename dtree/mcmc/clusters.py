@@ -76,6 +76,13 @@ def load_partition(work, labels):
 
 
 @kernel
+def refresh_all(work):
+    """Recompute what is cached about every cluster."""
+    for slot in range(work.clusters.count[0]):
+        refresh_slot(work.cache, work.model.family, work.clusters, slot)
+
+
+@kernel
 def canonical(labels):
     """Labels renumbered by first appearance."""
     number = np.full(labels.shape[0] + 2, -1, dtype=np.int64)
