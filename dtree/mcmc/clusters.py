@@ -173,46 +173,6 @@ def draw_index(scores, size, rng):
 
 
 @kernel
-def score_joins(work, i):
-    """Log weights of putting atom i, which is in a cluster with others, into each cluster; own weight without itself.
-
-    Written to clusters.scores[:k]. With `own` alone in its cluster the caller overwrites that entry.
-    """
-    clusters, prior = work.clusters, work.model.prior
-    k = clusters.count[0]
-    weight = work.atoms[i, 0] * work.model.per_count
-    join_gains(work.cache, work.model.family, clusters, work.atoms, i, 0, k, NEGLIGIBLE + 15.0, clusters.scores)
-    for slot in range(k):
-        if clusters.scores[slot] == -np.inf:
-            continue
-        count = true_count(work, slot)
-        clusters.scores[slot] += log_kappa(prior, count + weight) - log_kappa(prior, count)
-
-
-@kernel
-def gibbs_move(work, i, rng):
-    """Draw the cluster of atom i given all others. Needs `room_for_one_more`."""
-    clusters, family, prior = work.clusters, work.model.family, work.model.prior
-    k = clusters.count[0]
-    own = work.labels[i]
-    weight = work.atoms[i, 0] * work.model.per_count
-    score_joins(work, i)
-    alone = log_kappa(prior, weight) + work.log_alone[i]
-    size = k
-    if clusters.n_atoms[own] == 1:
-        clusters.scores[own] = alone
-    else:
-        count = true_count(work, own)
-        gain = leave_gain(work.cache, family, clusters, work.atoms, i, own)
-        clusters.scores[own] = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
-        clusters.scores[k] = alone
-        size = k + 1
-    chosen = draw_index(clusters.scores, size, rng)
-    if chosen != own:
-        move_atom(work, i, chosen)
-
-
-@kernel
 def move_atom(work, i, target):
     """Move atom i to another slot (slot k opens a cluster) and close its old cluster when nothing is left there."""
     clusters, family = work.clusters, work.model.family
@@ -234,9 +194,37 @@ def move_atom(work, i, target):
 
 @kernel
 def gibbs_sweep(work, order, begin, rng):
-    """Gibbs moves of the atoms order[begin:]; returns how many of `order` are done, fewer than all when out of room."""
+    """Gibbs moves of the atoms order[begin:]; returns how many of `order` are done, fewer than all when out of room.
+
+    The cluster of each atom is drawn given all others. Weights are gains of joining; for its own cluster the gain of
+    having joined, so an atom that stays leaves no trace in the statistics.
+    """
+    model, cache, clusters, atoms, labels = work.model, work.cache, work.clusters, work.atoms, work.labels
+    family, prior, per_count = model.family, model.prior, model.per_count
+    columns, scores, n_atoms = clusters.columns, clusters.scores, clusters.n_atoms
     for position in range(begin, order.shape[0]):
-        if not room_for_one_more(work):
+        k = clusters.count[0]
+        if k + 3 > columns.shape[1]:
             return position
-        gibbs_move(work, order[position], rng)
+        i = order[position]
+        own = labels[i]
+        weight = atoms[i, 0] * per_count
+        join_gains(cache, family, clusters, atoms, i, 0, k, NEGLIGIBLE + 15.0, scores)
+        for slot in range(k):
+            if scores[slot] > -np.inf:
+                count = columns[0, slot] * per_count
+                scores[slot] += log_kappa(prior, count + weight) - log_kappa(prior, count)
+        alone = log_kappa(prior, weight) + work.log_alone[i]
+        size = k
+        if n_atoms[own] == 1:
+            scores[own] = alone
+        else:
+            count = columns[0, own] * per_count
+            gain = leave_gain(cache, family, clusters, atoms, i, own)
+            scores[own] = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
+            scores[k] = alone
+            size = k + 1
+        chosen = draw_index(scores, size, rng)
+        if chosen != own:
+            move_atom(work, i, chosen)
     return order.shape[0]

@@ -4,8 +4,9 @@ Under u ~ p(u | partition) both priors have simple conditionals (MATHS 2, [LC15]
 
 - Dirichlet process: u / (1 + u) ~ Beta(n, alpha), then alpha ~ Gamma(a + k, b + log(1 + u)). This is the step of Escobar
   & West with u in the place of their Beta variable; u is drawn and dropped, for the partition does not depend on it.
-- generalised gamma process: log u by slice sampling (its density is log-concave), alpha ~ Gamma(a + k, b + (1+u)^sigma - 1),
-  sigma by slice sampling on (0, 1) under a Beta prior.
+- generalised gamma process: log u and sigma by slice sampling (sigma on (0, 1) under a Beta prior) with alpha integrated out,
+  for alpha and u lie along a ridge on which single-variable steps creep; then alpha ~ Gamma(a + k, b + (1+u)^sigma - 1).
+  At fixed alpha and sigma only log u moves, whose density is then log-concave.
 
 `resample(prior, counts, rng)` is the one function samplers call; a new prior adds its rule to `RULES`.
 """
@@ -24,7 +25,9 @@ from dtree.core.priors import DirichletProcess, GeneralizedGamma, Prior
 ALPHA_SHAPE, ALPHA_RATE = 1.0, 1.0  # alpha ~ Gamma(1, 1)
 SIGMA_A, SIGMA_B = 1.5, 1.5  # sigma ~ Beta(1.5, 1.5)
 _SIGMA_EDGE = 1e-6
-_ROUNDS = 2  # u, alpha and sigma lean on each other; a second round costs little
+_ROUNDS = 2  # u and sigma lean on each other; a second round costs little
+_LOG_U_STEP = 2.0
+_LOG_U_LIMIT = 600.0  # exp of it is still a number
 
 
 @kernel
@@ -39,25 +42,40 @@ def log_gamma_variate(shape, rng):
 def resample_dirichlet_process(alpha, n, k, rng):
     """A new alpha given n rows in k clusters."""
     log_ratio = log_gamma_variate(n, rng) - log_gamma_variate(alpha, rng)  # log u
-    log_tilt = max(log_ratio, 0.0) + math.log1p(math.exp(-abs(log_ratio)))
+    log_tilt = log_one_plus_exp(log_ratio)
     return rng.standard_gamma(ALPHA_SHAPE + k) / (ALPHA_RATE + log_tilt)
 
 
 @kernel
-def log_density_of_log_u(x, alpha, sigma, n, k):
-    """log p(log u = x | partition), up to a constant."""
-    log_tilt = max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-    return n * x - alpha * math.exp(sigma * log_tilt) - (n - sigma * k) * log_tilt
+def log_one_plus_exp(x):
+    """log(1 + e^x): log(1 + u) at x = log u."""
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
 @kernel
-def log_density_of_sigma(sigma, alpha, log_tilt, counts):
-    """log p(sigma | partition, u, alpha), up to a constant."""
+def log_mass_term(log_tilt, sigma, k, alpha):
+    """What alpha contributes: -psi(u) at a given alpha, or integrated over its Gamma prior and alpha^k when alpha < 0."""
+    if alpha < 0.0:
+        return -(ALPHA_SHAPE + k) * math.log(ALPHA_RATE + math.expm1(sigma * log_tilt))
+    return -alpha * math.expm1(sigma * log_tilt)
+
+
+@kernel
+def log_density_of_log_u(x, alpha, sigma, n, k):
+    """log p(log u = x | partition, sigma), up to a constant; alpha < 0 means integrated out."""
+    log_tilt = log_one_plus_exp(x)
+    return n * x - (n - sigma * k) * log_tilt + log_mass_term(log_tilt, sigma, k, alpha)
+
+
+@kernel
+def log_density_of_sigma(sigma, log_tilt, counts):
+    """log p(sigma | partition, u), alpha integrated out, up to a constant."""
     if sigma <= _SIGMA_EDGE or sigma >= 1.0 - _SIGMA_EDGE:
         return -np.inf
     k = counts.shape[0]
     total = (SIGMA_A - 1.0) * math.log(sigma) + (SIGMA_B - 1.0) * math.log1p(-sigma)
-    total += k * (math.log(sigma) - math.lgamma(1.0 - sigma) + sigma * log_tilt) - alpha * math.exp(sigma * log_tilt)
+    total += k * (math.log(sigma) - math.lgamma(1.0 - sigma) + sigma * log_tilt)
+    total += log_mass_term(log_tilt, sigma, k, -1.0)
     for c in range(k):
         total += math.lgamma(counts[c] - sigma)
     return total
@@ -65,14 +83,14 @@ def log_density_of_sigma(sigma, alpha, log_tilt, counts):
 
 @kernel
 def _slice_log_u(x, alpha, sigma, n, k, rng):
-    """Stepping out and shrinkage (Neal 2003), width 1."""
+    """Stepping out and shrinkage (Neal 2003)."""
     level = log_density_of_log_u(x, alpha, sigma, n, k) - rng.standard_exponential()
-    low = x - rng.random()
-    high = low + 1.0
+    low = x - rng.random() * _LOG_U_STEP
+    high = low + _LOG_U_STEP
     while log_density_of_log_u(low, alpha, sigma, n, k) > level:
-        low -= 1.0
+        low -= _LOG_U_STEP
     while log_density_of_log_u(high, alpha, sigma, n, k) > level:
-        high += 1.0
+        high += _LOG_U_STEP
     while True:
         proposal = low + rng.random() * (high - low)
         if log_density_of_log_u(proposal, alpha, sigma, n, k) >= level:
@@ -84,13 +102,13 @@ def _slice_log_u(x, alpha, sigma, n, k, rng):
 
 
 @kernel
-def _slice_sigma(sigma, alpha, log_tilt, counts, rng):
+def _slice_sigma(sigma, log_tilt, counts, rng):
     """Shrinkage from the whole of (0, 1)."""
-    level = log_density_of_sigma(sigma, alpha, log_tilt, counts) - rng.standard_exponential()
+    level = log_density_of_sigma(sigma, log_tilt, counts) - rng.standard_exponential()
     low, high = 0.0, 1.0
     while True:
         proposal = low + rng.random() * (high - low)
-        if log_density_of_sigma(proposal, alpha, log_tilt, counts) >= level:
+        if log_density_of_sigma(proposal, log_tilt, counts) >= level:
             return proposal
         if proposal < sigma:
             low = proposal
@@ -105,16 +123,15 @@ def resample_log_u(log_u, alpha, sigma, n, k, rng):
 
 
 @kernel
-def resample_generalized_gamma(alpha, sigma, u, n, counts, rng):
+def resample_generalized_gamma(sigma, u, n, counts, rng):
     """New (alpha, sigma, u) given the clusters' counts (k,)."""
     k = counts.shape[0]
     x = math.log(u)
     for _ in range(_ROUNDS):
-        x = _slice_log_u(x, alpha, sigma, n, k, rng)
-        log_tilt = max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-        alpha = rng.standard_gamma(ALPHA_SHAPE + k) / (ALPHA_RATE + math.expm1(sigma * log_tilt))
-        sigma = _slice_sigma(sigma, alpha, log_tilt, counts, rng)
-    return alpha, sigma, math.exp(x)
+        x = min(max(_slice_log_u(x, -1.0, sigma, n, k, rng), -_LOG_U_LIMIT), _LOG_U_LIMIT)
+        sigma = _slice_sigma(sigma, log_one_plus_exp(x), counts, rng)
+    mass_rate = ALPHA_RATE + math.expm1(sigma * log_one_plus_exp(x))
+    return rng.standard_gamma(ALPHA_SHAPE + k) / mass_rate, sigma, math.exp(x)
 
 
 def _dirichlet_process(prior: Any, counts: np.ndarray, rng: np.random.Generator, all_of_them: bool) -> Prior:
@@ -126,7 +143,7 @@ def _dirichlet_process(prior: Any, counts: np.ndarray, rng: np.random.Generator,
 def _generalized_gamma(prior: Any, counts: np.ndarray, rng: np.random.Generator, all_of_them: bool) -> Prior:
     n, k = counts.sum(), counts.shape[0]
     if all_of_them:
-        return GeneralizedGamma(*resample_generalized_gamma(prior.alpha, prior.sigma, prior.u, n, counts, rng))
+        return GeneralizedGamma(*resample_generalized_gamma(prior.sigma, prior.u, n, counts, rng))
     log_u = resample_log_u(math.log(prior.u), prior.alpha, prior.sigma, n, k, rng)
     return GeneralizedGamma(prior.alpha, prior.sigma, math.exp(log_u))
 

@@ -122,27 +122,67 @@ def _refresh(cache, family, clusters, k):
 
 
 @kernel(fastmath=DOT_PRODUCT_MATH)
-def _distances(cache, i, start, stop):
-    """cache.distance[k] = |L_k^-1 (x_i - mean_k)|^2."""
-    d = cache.mean.shape[0]
-    distance = cache.distance[start:stop]
-    projected = cache.projected[start:stop]
-    distance[:] = 0.0
-    for a in range(d):
-        x = cache.point[i, a]
-        difference, mean = cache.difference[a, start:stop], cache.mean[a, start:stop]
-        for k in range(stop - start):
-            difference[k] = x - mean[k]
+def _distances(point, mean, factor, difference, projected, distance, i, count):
+    """distance[k] = |L_k^-1 (x_i - mean_k)|^2 for k < count.
+
+    Plain two-dimensional indexing from 0, so the loops vectorise and no slice costs a reference count; bare arrays, since
+    handing over a whole tuple of arrays takes longer than the work of a small problem.
+    """
+    d = mean.shape[0]
+    for k in range(count):
+        distance[k] = 0.0
     position = 0
     for a in range(d):
-        projected[:] = 0.0
-        for b in range(a + 1):
-            factor, difference = cache.factor[position, start:stop], cache.difference[b, start:stop]
-            for k in range(stop - start):
-                projected[k] += factor[k] * difference[k]
+        x = point[i, a]
+        for k in range(count):
+            difference[a, k] = x - mean[a, k]
+            projected[k] = factor[position, k] * difference[0, k]
+        position += 1
+        for b in range(1, a + 1):
+            for k in range(count):
+                projected[k] += factor[position, k] * difference[b, k]
             position += 1
-        for k in range(stop - start):
+        for k in range(count):
             distance[k] += projected[k] * projected[k]
+
+
+@kernel
+def _distance_to(point, mean, factor, i, k):
+    """The same for one cluster."""
+    total = 0.0
+    position = 0
+    for a in range(mean.shape[0]):
+        projected = 0.0
+        for b in range(a + 1):
+            projected += factor[position, k] * (point[i, b] - mean[b, k])
+            position += 1
+        total += projected * projected
+    return total
+
+
+@kernel(fastmath=DOT_PRODUCT_MATH)
+def _bound_gains(distance, shrink, base, exponent, count, out):
+    """out[k] = upper bound of the gain; `distance` becomes q. Few clusters are worth an exact logarithm.
+
+    log1p(q) = 8 log y >= 16 (y - 1)/(y + 1), y the eighth root of 1 + q: square roots vectorise where logs do not.
+    """
+    for k in range(count):
+        distance[k] *= shrink[k]
+    for k in range(count):
+        y = math.sqrt(math.sqrt(math.sqrt(1.0 + distance[k])))
+        out[k] = base[k] - exponent[k] * (16.0 * (y - 1.0) / (y + 1.0))
+
+
+@kernel
+def _gain_of(cache, family, clusters, weight, k, distance):
+    """Gain of an atom of equal rows at this squared distance."""
+    if weight == cache.unit:
+        return cache.unit_base[k] - cache.unit_exponent[k] * math.log1p(cache.unit_shrink[k] * distance)
+    count = clusters.columns[0, k]
+    kappa = family.strength + count
+    base = count_term(family, count + weight) - count_term(family, count) - 0.5 * weight * cache.log_det[k]
+    q = weight * kappa / (kappa + weight) * distance
+    return base - 0.5 * (family.dof + count + weight) * math.log1p(q)
 
 
 @speaks(join_gains, GaussianCache)
@@ -153,47 +193,24 @@ def _join(cache, family, clusters, atoms, i, start, stop, slack, out):
         for k in range(start, stop):
             out[k] -= clusters.log_marginal[k]
         return
-    _distances(cache, i, start, stop)
     weight = atoms[i, 0]
-    if weight != cache.unit:
+    if start > 0 or weight != cache.unit or slack == np.inf:
         for k in range(start, stop):
-            count = clusters.columns[0, k]
-            kappa = family.strength + count
-            base = count_term(family, count + weight) - count_term(family, count) - 0.5 * weight * cache.log_det[k]
-            q = weight * kappa / (kappa + weight) * cache.distance[k]
-            out[k] = base - 0.5 * (family.dof + count + weight) * math.log1p(q)
+            out[k] = _gain_of(cache, family, clusters, weight, k, _distance_to(cache.point, cache.mean, cache.factor, i, k))
         return
-    if slack == np.inf:
-        for k in range(start, stop):
-            q = cache.unit_shrink[k] * cache.distance[k]
-            out[k] = cache.unit_base[k] - cache.unit_exponent[k] * math.log1p(q)
-        return
-    _bound_gains(cache, start, stop, out)
-    top = start
-    for k in range(start, stop):
+    q, base, exponent = cache.distance, cache.unit_base, cache.unit_exponent
+    _distances(cache.point, cache.mean, cache.factor, cache.difference, cache.projected, q, i, stop)
+    _bound_gains(q, cache.unit_shrink, base, exponent, stop, out)
+    top = 0
+    for k in range(stop):
         if out[k] > out[top]:
             top = k
-    floor = cache.unit_base[top] - cache.unit_exponent[top] * math.log1p(cache.distance[top]) - slack
-    for k in range(start, stop):
+    floor = base[top] - exponent[top] * math.log1p(q[top]) - slack
+    for k in range(stop):
         if out[k] >= floor:
-            out[k] = cache.unit_base[k] - cache.unit_exponent[k] * math.log1p(cache.distance[k])
+            out[k] = base[k] - exponent[k] * math.log1p(q[k])
         else:
             out[k] = -np.inf
-
-
-@kernel(fastmath=DOT_PRODUCT_MATH)
-def _bound_gains(cache, start, stop, out):
-    """out[k] = upper bound of the gain; cache.distance becomes q. Few clusters are worth an exact logarithm.
-
-    log1p(q) = 8 log y >= 16 (y - 1)/(y + 1), y the eighth root of 1 + q: square roots vectorise where logs do not.
-    """
-    distance, shrink = cache.distance[start:stop], cache.unit_shrink[start:stop]
-    base, exponent, bound = cache.unit_base[start:stop], cache.unit_exponent[start:stop], out[start:stop]
-    for k in range(stop - start):
-        q = shrink[k] * distance[k]
-        y = math.sqrt(math.sqrt(math.sqrt(1.0 + q)))
-        distance[k] = q
-        bound[k] = base[k] - exponent[k] * (16.0 * (y - 1.0) / (y + 1.0))
 
 
 @speaks(leave_gain, GaussianCache)
@@ -201,9 +218,8 @@ def _bound_gains(cache, start, stop, out):
 def _leave(cache, family, clusters, atoms, i, k):
     count, weight = clusters.columns[0, k], atoms[i, 0]
     if cache.same_rows[i]:
-        _distances(cache, i, k, k + 1)
         kappa = family.strength + count
-        remainder = 1.0 - weight * kappa / (kappa - weight) * cache.distance[k]
+        remainder = 1.0 - weight * kappa / (kappa - weight) * _distance_to(cache.point, cache.mean, cache.factor, i, k)
         if remainder > _SMALLEST_REMAINDER:
             gain = count_term(family, count) - count_term(family, count - weight) - 0.5 * weight * cache.log_det[k]
             return gain + 0.5 * (family.dof + count - weight) * math.log(remainder)

@@ -27,7 +27,6 @@ from dtree.mcmc.clusters import (
     clear_slot,
     close_slot,
     draw_index,
-    gibbs_move,
     gibbs_sweep,
     log_worth,
     room_for_one_more,
@@ -184,9 +183,6 @@ def subtree_gibbs(work, guide, rng):
     """Move the members of one cluster below a node of the guide together. Needs `room_for_one_more`."""
     g = draw_weighted(guide.node_weight, rng)
     i = draw_leaf(guide, g, rng)
-    if guide.left[g] < 0:
-        gibbs_move(work, i, rng)
-        return
     clusters, labels = work.clusters, work.labels
     own, k = labels[i], clusters.count[0]
     size = score_subtree(work, guide, g, i)
