@@ -54,7 +54,9 @@ class Pool(NamedTuple):
     scores: np.ndarray  # (root_capacity,) scratch
     merged: np.ndarray  # (s,) scratch
     queue: np.ndarray  # (capacity,) scratch: nodes that wait for insertion
-    meta: np.ndarray  # (7,) nodes ever used, head of the free list, roots, the queue's head and length, cuts left, leaves
+    meta: (
+        np.ndarray
+    )  # (7,) nodes ever used, head of the free list, roots, the queue's head and length, cuts left, leaves
 
 
 def empty_pool(s: int, capacity: int, root_capacity: int) -> Pool:

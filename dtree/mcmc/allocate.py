@@ -120,7 +120,9 @@ def allocate(work, guide, members, size, g, i, j, side, target, forced, log_side
             high = _first_at_or_after(places, size, guide.stop[sibling])
             if low < high:
                 _push(stack, 0, sibling, low, high, -1, 0)
-                log_q += _place_all(work, guide, members, places, size, prefix, ones, side, forced, log_sides, stack, rng)
+                log_q += _place_all(
+                    work, guide, members, places, size, prefix, ones, side, forced, log_sides, stack, rng
+                )
     return log_q
 
 

@@ -68,7 +68,9 @@ def refresh_slot(cache: Any, family: Any, clusters: Any, k: int) -> None:
     _IMPLEMENTATIONS["refresh_slot", type(cache)](cache, family, clusters, k)
 
 
-def join_gains(cache: Any, family: Any, clusters: Any, atoms: Any, i: int, start: int, stop: int, slack: float, out: Any) -> None:
+def join_gains(
+    cache: Any, family: Any, clusters: Any, atoms: Any, i: int, start: int, stop: int, slack: float, out: Any
+) -> None:
     """out[k] = log p(c_k + x_i) - log p(c_k) for start <= k < stop."""
     _IMPLEMENTATIONS["join_gains", type(cache)](cache, family, clusters, atoms, i, start, stop, slack, out)
 

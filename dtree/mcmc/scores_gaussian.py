@@ -196,7 +196,9 @@ def _join(cache, family, clusters, atoms, i, start, stop, slack, out):
     weight = atoms[i, 0]
     if start > 0 or weight != cache.unit or slack == np.inf:
         for k in range(start, stop):
-            out[k] = _gain_of(cache, family, clusters, weight, k, _distance_to(cache.point, cache.mean, cache.factor, i, k))
+            out[k] = _gain_of(
+                cache, family, clusters, weight, k, _distance_to(cache.point, cache.mean, cache.factor, i, k)
+            )
         return
     q, base, exponent = cache.distance, cache.unit_base, cache.unit_exponent
     _distances(cache.point, cache.mean, cache.factor, cache.difference, cache.projected, q, i, stop)
