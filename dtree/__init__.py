@@ -1,0 +1,62 @@
+"""dtree finds the tree in your data: tree-based Bayesian nonparametric clustering.
+
+Public names are loaded when they are first used, so that importing the package is quick and compiles nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "BHC": "dtree.estimators",
+    "Bernoulli": "dtree.core.families",
+    "DiagonalGaussian": "dtree.core.families",
+    "DirichletProcess": "dtree.core.priors",
+    "Gaussian": "dtree.core.families",
+    "GeneralizedGamma": "dtree.core.priors",
+    "Multinomial": "dtree.core.families",
+    "Poisson": "dtree.core.families",
+    "Tree": "dtree.core.tree",
+    "coarsening_path": "dtree.coarsening",
+    "dendrogram_purity": "dtree.hierarchy.purity",
+    "evidence_bounds": "dtree.evidence",
+    "exact_log_evidence": "dtree.evidence",
+    "open": "dtree.runs",
+    "plot_coarsening_path": "dtree.report.plots",
+    "plot_tree": "dtree.report.plots",
+    "save": "dtree.runs",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+if TYPE_CHECKING:
+    from dtree.coarsening import coarsening_path as coarsening_path
+    from dtree.core.families import Bernoulli as Bernoulli
+    from dtree.core.families import DiagonalGaussian as DiagonalGaussian
+    from dtree.core.families import Gaussian as Gaussian
+    from dtree.core.families import Multinomial as Multinomial
+    from dtree.core.families import Poisson as Poisson
+    from dtree.core.priors import DirichletProcess as DirichletProcess
+    from dtree.core.priors import GeneralizedGamma as GeneralizedGamma
+    from dtree.core.tree import Tree as Tree
+    from dtree.estimators import BHC as BHC
+    from dtree.evidence import evidence_bounds as evidence_bounds
+    from dtree.evidence import exact_log_evidence as exact_log_evidence
+    from dtree.hierarchy.purity import dendrogram_purity as dendrogram_purity
+    from dtree.report.plots import plot_coarsening_path as plot_coarsening_path
+    from dtree.report.plots import plot_tree as plot_tree
+    from dtree.runs import open as open
+    from dtree.runs import save as save
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'dtree' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

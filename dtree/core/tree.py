@@ -225,7 +225,7 @@ class Tree:
 
         A node more probable than its descendants pulls them down to its own height, so that
         `scipy.cluster.hierarchy.fcluster(Z, -log(threshold), "distance")` and `cut(threshold)` agree. Rows are sorted by
-        height, as SciPy's `is_monotonic` demands; column 3 counts rows (atoms count as many as they hold).
+        height, as SciPy's `is_monotonic` demands; column 3 counts leaves, as SciPy demands too.
         """
         m = self.n_leaves
         height = self._heights()[m:]
@@ -233,7 +233,13 @@ class Tree:
         number = np.arange(2 * m - 1)
         number[m + order] = np.arange(m, 2 * m - 1)
         children = np.sort(number[self.merges[order]], axis=1)
-        return np.column_stack([children, height[order], self.size[m + order]]).astype(np.float64)
+        return np.column_stack([children, height[order], self._leaf_counts()[m + order]]).astype(np.float64)
+
+    def _leaf_counts(self) -> np.ndarray:
+        counts = np.ones(2 * self.n_leaves - 1, dtype=np.int64)
+        for i in range(self.n_leaves - 1):
+            counts[self.n_leaves + i] = counts[self.left[i]] + counts[self.right[i]]
+        return counts
 
     def to_newick(self, names: Sequence[str] | None = None) -> str:
         """Newick text with branch lengths from the monotone heights."""

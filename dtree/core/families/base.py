@@ -102,6 +102,13 @@ class Family(ABC):
         """A default family whose clusters hold about `share` of the data's variance."""
         raise ValueError(f"{cls.__name__} has no defaults: give its hyperparameters")
 
+    def refined(self, statistics: np.ndarray, weights: np.ndarray) -> Self:
+        """A family at which sum_k weights[k] log p(statistics[k]) is no lower; part of choosing defaults by evidence.
+
+        It must be as equivariant as `defaults`. The last row of `statistics` is the whole data.
+        """
+        return self
+
     def free_parameters(self) -> np.ndarray:
         """The hyperparameters as one unconstrained vector (p,); empty when none can be learned."""
         return np.empty(0)

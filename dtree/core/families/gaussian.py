@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 
 from dtree.core.families.base import Family, Moments, feature_vector, require_positive
@@ -99,7 +100,7 @@ class Gaussian(Family):
     def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
         covariance = well_conditioned(moments)
         d = covariance.shape[0]
-        dof = d + 3.0
+        dof = 2.0 * d + 1.0
         unit = np.sqrt(np.diag(covariance))
         return cls(moments.mean, share / (1.0 - share), dof, share * (dof - d - 1.0) * covariance, moments.mean, unit)
 
@@ -178,6 +179,51 @@ class Gaussian(Family):
             out[:, k] = constant - 0.5 * (dof[k] + 1.0) * np.log1p(distance)
         return out
 
+    def refined(self, statistics: np.ndarray, weights: np.ndarray) -> Self:
+        """One step of expectation maximisation over mean, strength and scale, then dof by a line search.
+
+        Cluster covariances are the latent variables; unlike a gradient step this commutes with every affine map of the
+        data. The scale is kept above a small share of the data's covariance: on data with repeated values the evidence
+        grows without bound as a cluster becomes flat.
+        """
+        d = self.n_features
+        likely = weights > 1e-8 * weights.sum()
+        statistics, total, weights = statistics[likely], statistics[-1], weights[likely]
+        strength, dof, mean, scale = self.posterior(statistics)
+        precision = dof[:, None, None] * np.linalg.inv(scale)
+        precision_sum = np.einsum("k,kab->ab", weights, precision)
+        centre = np.linalg.solve(precision_sum, np.einsum("k,kab,kb->a", weights, precision, mean))
+        spread = weights @ (np.einsum("ka,kab,kb->k", mean - centre, precision, mean - centre) + d / strength)
+        new_scale = _above_share(
+            self.dof * weights.sum() * np.linalg.inv(precision_sum), self._covariance(total), self.dof
+        )
+        to_units = np.outer(self.unit, self.unit)
+
+        def at(log_excess: float) -> Any:
+            dof = d - 1.0 + math.exp(log_excess)
+            rescaled = new_scale * (dof / self.dof) * to_units  # keeps the expected precision dof scale^-1
+            centre_out = self.origin + self.unit * centre
+            return type(self)(centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit)
+
+        def loss(log_excess: float) -> float:
+            return -float(weights @ at(log_excess).log_marginal_of(statistics))
+
+        here = math.log(self.dof - d + 1.0)
+        found = minimize_scalar(
+            loss, bounds=(math.log(2.0), math.log(20.0 * d + 50.0)), method="bounded", options={"maxiter": 12}
+        )
+        best: Self = at(found.x if found.fun < loss(here) else here)
+        return best if loss(math.log(best.dof - d + 1.0)) < -float(weights @ self.log_marginal_of(statistics)) else self
+
+    def _covariance(self, total: np.ndarray) -> np.ndarray:
+        """Covariance (d, d) in standard units of all rows summed in `total` (s,)."""
+        d = self.n_features
+        second = np.empty((d, d))
+        a, b = np.triu_indices(d)
+        second[a, b] = second[b, a] = total[1 + d :]
+        mean = total[1 : 1 + d] / total[0]
+        return second / total[0] - np.outer(mean, mean)
+
     # Unconstrained parameters: mean in standard units (d), log strength, log(dof - d + 1), and the lower Cholesky factor
     # of the scale in standard units, row by row, its diagonal in logs (d(d+1)/2).
 
@@ -216,6 +262,16 @@ class Gaussian(Family):
         by_factor[np.diag_indices(d)] *= np.diag(factor)
         head = [*by_mean, self.strength * by_strength, (self.dof - d + 1.0) * by_dof]
         return np.concatenate([head, by_factor[np.tril_indices(d)]])
+
+
+def _above_share(scale: np.ndarray, covariance: np.ndarray, dof: float, least: float = 1e-4) -> np.ndarray:
+    """`scale` with its eigenvalues relative to the data's covariance kept above `least` per degree of freedom."""
+    ridge = 1e-9 * np.trace(covariance) / covariance.shape[0]
+    values, vectors = eigh(scale, covariance + ridge * np.eye(covariance.shape[0]))
+    if values[0] >= least * dof:
+        return scale
+    back = np.linalg.inv(vectors)
+    return back.T @ np.diag(np.maximum(values, least * dof)) @ back
 
 
 def _log_det(matrix: np.ndarray) -> float:

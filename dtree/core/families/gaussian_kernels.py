@@ -1,8 +1,8 @@
 """Compiled log marginals of the full Gaussian family.
 
-The work is log det of the posterior scale matrix of each cluster. A pair score factorises a merged matrix; scores of one
-atom with many are done `_LANES` at a time, the same elimination step for all lanes in the innermost loop, so that the
-processor's vector units work on several matrices at once.
+The work is log det of the posterior scale matrix of each cluster. Scores of one atom with many are done `_LANES` at a time,
+the same elimination step for all lanes in the innermost loop, so that the processor's vector units work on several
+matrices at once; merging with a single point needs no factorisation of its own.
 """
 
 from __future__ import annotations
@@ -84,39 +84,109 @@ def _log_marginal(family, statistics):
     return _count_term(family, count) - 0.5 * (family.dof + count) * log_det
 
 
-@implements(log_marginal_merged, CompiledGaussian)
 @kernel
-def _log_marginal_merged(family, columns, row, start, stop, out):
+def _posterior_factor(family, row, factor):
+    """Fill the lower Cholesky factor of the row's posterior scale with inverted diagonal; returns its log det."""
+    d = family.pull.shape[0]
+    inverse = 1.0 / (family.strength + row[0])
+    position = 0
+    for a in range(d):
+        pulled = (row[1 + a] + family.pull[a]) * inverse
+        for b in range(a, d):
+            second = family.scale_base[position] + row[1 + d + position]
+            factor[b, a] = second - pulled * (row[1 + b] + family.pull[b])
+            position += 1
+    log_det = 0.0
+    for a in range(d):
+        for b in range(a):
+            factor[a, a] -= factor[a, b] * factor[a, b]
+        log_det += math.log(factor[a, a])
+        factor[a, a] = 1.0 / math.sqrt(factor[a, a])
+        for c in range(a + 1, d):
+            for b in range(a):
+                factor[c, a] -= factor[c, b] * factor[a, b]
+            factor[c, a] *= factor[a, a]
+    return log_det
+
+
+@kernel
+def _merge_points(family, columns, row, points, out):
+    """Scores of `row` with columns that hold one point each.
+
+    A point changes the row's posterior scale by a matrix of rank one, so its determinant follows from the distance of the
+    point to the row's mean in the row's own metric: d^2/2 steps instead of a factorisation.
+    """
+    d = family.pull.shape[0]
+    factor = np.empty((d, d))
+    log_det = _posterior_factor(family, row, factor)
+    strength = family.strength + row[0]
+    centre = np.empty(d)
+    for a in range(d):
+        centre[a] = (row[1 + a] + family.pull[a]) / strength
+    distance = np.empty(_LANES)
+    solved = np.empty((d, _LANES))
+    for block in range(0, points.shape[0], _LANES):
+        chosen = points[block : block + _LANES]
+        width = chosen.shape[0]
+        unit = columns[0, chosen[0]]  # one point's count: 1, or zeta when coarsened
+        for lane in range(width):
+            distance[lane] = 0.0
+        for a in range(d):
+            target = solved[a]
+            sums = columns[1 + a]
+            for lane in range(width):
+                target[lane] = sums[chosen[lane]] / unit - centre[a]
+            for b in range(a):
+                weight = factor[a, b]
+                source = solved[b]
+                for lane in range(width):
+                    target[lane] -= weight * source[lane]
+            scale = factor[a, a]
+            for lane in range(width):
+                target[lane] *= scale
+                distance[lane] += target[lane] * target[lane]
+        count = row[0] + unit
+        shrink = unit * strength / (strength + unit)
+        term = _count_term(family, count)
+        exponent = 0.5 * (family.dof + count)
+        for lane in range(width):
+            out[chosen[lane]] = term - exponent * (log_det + math.log1p(shrink * distance[lane]))
+
+
+@kernel
+def _merge_clusters(family, columns, row, clusters, out):
+    """Scores of `row` with columns of several points each: one factorisation per column."""
     d = family.pull.shape[0]
     inverse = np.empty(_LANES)
     product = np.empty(_LANES)
     factor = np.empty(_LANES)
     pulled = np.empty((d, _LANES))
     matrix = np.empty((d, d, _LANES))
-    for block in range(start, stop, _LANES):
-        width = min(_LANES, stop - block)
+    for block in range(0, clusters.shape[0], _LANES):
+        chosen = clusters[block : block + _LANES]
+        width = chosen.shape[0]
         for lane in range(width):
-            count = row[0] + columns[0, block + lane]
+            count = row[0] + columns[0, chosen[lane]]
             inverse[lane] = 1.0 / (family.strength + count)
             product[lane] = 1.0
-            out[block + lane] = _count_term(family, count)
+            out[chosen[lane]] = _count_term(family, count)
         for a in range(d):
             shift = row[1 + a] + family.pull[a]
-            sums = columns[1 + a, block : block + width]
+            sums = columns[1 + a]
             target = pulled[a]
             for lane in range(width):
-                target[lane] = shift + sums[lane]
+                target[lane] = shift + sums[chosen[lane]]
         position = 0
         for a in range(d):
             for lane in range(width):
                 factor[lane] = pulled[a, lane] * inverse[lane]
             for b in range(a, d):
                 base = family.scale_base[position] + row[1 + d + position]
-                seconds = columns[1 + d + position, block : block + width]
+                seconds = columns[1 + d + position]
                 target = matrix[a, b]
                 other = pulled[b]
                 for lane in range(width):
-                    target[lane] = base + seconds[lane] - factor[lane] * other[lane]
+                    target[lane] = base + seconds[chosen[lane]] - factor[lane] * other[lane]
                 position += 1
         for a in range(d):
             pivot = matrix[a, a]
@@ -125,8 +195,8 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
                 inverse[lane] = 1.0 / pivot[lane]
             if a % _PIVOTS_PER_LOG == _PIVOTS_PER_LOG - 1 or a == d - 1:
                 for lane in range(width):
-                    exponent = 0.5 * (family.dof + row[0] + columns[0, block + lane])
-                    out[block + lane] -= exponent * math.log(product[lane])
+                    exponent = 0.5 * (family.dof + row[0] + columns[0, chosen[lane]])
+                    out[chosen[lane]] -= exponent * math.log(product[lane])
                     product[lane] = 1.0
             for b in range(a + 1, d):
                 head = matrix[a, b]
@@ -137,3 +207,23 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
                     source = matrix[a, c]
                     for lane in range(width):
                         target[lane] -= factor[lane] * source[lane]
+
+
+@implements(log_marginal_merged, CompiledGaussian)
+@kernel
+def _log_marginal_merged(family, columns, row, start, stop, out):
+    points = np.empty(stop - start, dtype=np.int64)
+    clusters = np.empty(stop - start, dtype=np.int64)
+    n_points = 0
+    n_clusters = 0
+    for j in range(start, stop):
+        if columns[0, j] * family.per_count == 1.0:
+            points[n_points] = j
+            n_points += 1
+        else:
+            clusters[n_clusters] = j
+            n_clusters += 1
+    if n_points > 0:
+        _merge_points(family, columns, row, points[:n_points], out)
+    if n_clusters > 0:
+        _merge_clusters(family, columns, row, clusters[:n_clusters], out)

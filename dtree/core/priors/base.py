@@ -54,6 +54,13 @@ class Prior(ABC):
     def normaliser_gradient(self, count: float) -> np.ndarray:
         """d/d theta of log_normaliser(count), shape (p,)."""
 
+    @abstractmethod
+    def log_hyperprior(self) -> tuple[float, np.ndarray]:
+        """Log density (up to a constant) of the hyperparameters when they are chosen by default, and its gradient (p,).
+
+        Without one, evidence is maximal where every row is a cluster of its own drawn from a prior that fits the data.
+        """
+
     def __repr__(self) -> str:
         inside = ", ".join(f"{key}={value!r}" for key, value in self.parameters().items())
         return f"{type(self).__name__}({inside})"

@@ -91,3 +91,7 @@ class DirichletProcess(Prior):
         if self.u is None:
             return np.array([self.alpha * (digamma(self.alpha) - digamma(count + self.alpha))])
         return np.array([-float(self.psi(self.u))])
+
+    def log_hyperprior(self) -> tuple[float, np.ndarray]:
+        """alpha ~ Gamma(1, 1), as in [LC15]."""
+        return -self.alpha, np.array([-self.alpha])

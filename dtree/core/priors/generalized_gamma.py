@@ -107,3 +107,9 @@ class GeneralizedGamma(Prior):
         by_sigma = -self.alpha * power * log_tilt
         by_u = (count - 1.0) / self.u - self.alpha * self.sigma * power / (1.0 + self.u)
         return np.array([-float(self.psi(self.u)), self.sigma * (1.0 - self.sigma) * by_sigma, self.u * by_u])
+
+    def log_hyperprior(self) -> tuple[float, np.ndarray]:
+        """alpha ~ Gamma(1, 1) and sigma ~ Beta(1.5, 1.5), as in [LC15]."""
+        sigma = self.sigma
+        value = -self.alpha + 0.5 * math.log(sigma * (1.0 - sigma))
+        return value, np.array([-self.alpha, 0.5 * (1.0 - 2.0 * sigma), 0.0])

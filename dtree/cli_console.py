@@ -1,0 +1,112 @@
+"""How the command line speaks: one sentence for a mistake, a bar for a wait, exit codes 0, 1 and 2."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+
+RUN_FAILED = 1
+BAD_INPUT = 2
+_PATIENCE = 1.0  # seconds without a bar
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def out() -> Console:
+    """Where results go. Made anew each time, because a test may have replaced the streams."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def err() -> Console:
+    """Where bars and sentences about mistakes go."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def printable(text: object) -> str:
+    """Text from a file, safe to show: control characters could redraw the terminal or hide what is there."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
+
+
+def say(text: str) -> None:
+    """Print one line of plain text, whatever it holds."""
+    out().print(printable(text), markup=False)
+
+
+def _complain(title: str, sentence: str) -> None:
+    err().print(f"[bold red]{title}:[/bold red]", end=" ")
+    err().print(printable(sentence), markup=False)
+
+
+def with_exit_codes(command: Command) -> Command:
+    """End a command with 2 and one sentence on bad input, 1 on any other failure; no traceback unless DTREE_DEBUG is set."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except (typer.Exit, typer.Abort):
+            raise
+        except KeyboardInterrupt:
+            _complain("Stopped", "interrupted; nothing was written.")
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone, e.g. head
+            raise typer.Exit(RUN_FAILED) from None
+        except Exception as error:
+            if os.environ.get("DTREE_DEBUG"):
+                raise
+            if isinstance(error, ValueError):
+                _complain("Error", str(error))
+                raise typer.Exit(BAD_INPUT) from None
+            if isinstance(error, MemoryError):
+                _complain("The run failed", "there is not enough memory; use fewer rows or a machine with more.")
+            else:
+                _complain("The run failed", f"{error or type(error).__name__} (set DTREE_DEBUG=1 for the details)")
+            raise typer.Exit(RUN_FAILED) from None
+
+    return run  # type: ignore[return-value]
+
+
+@contextmanager
+def progress_bar() -> Iterator[None]:
+    """Draw what numerical code reports inside the block, if it takes longer than a second and someone is watching."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from dtree.core.progress import listening
+
+    console = err()
+    if not console.is_terminal:
+        yield
+        return
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    tasks: dict[str, Any] = {}
+    started = time.monotonic()
+
+    def listener(stage: str, done: int, total: int | None) -> None:
+        if stage not in tasks:
+            tasks[stage] = progress.add_task(stage, total=total)
+        progress.update(tasks[stage], completed=done, total=total)
+        if not progress.live.is_started and time.monotonic() - started > _PATIENCE:
+            progress.start()
+
+    try:
+        with listening(listener):
+            yield
+    finally:
+        progress.stop()

@@ -1,0 +1,35 @@
+"""Who is told how far a long computation has come.
+
+Numerical code calls `report(stage, done, total)`; nobody listens unless a caller entered `listening(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Listener = Callable[[str, int, int], None]
+_listener: ContextVar[Listener | None] = ContextVar("dtree_progress", default=None)
+
+
+def report(stage: str, done: int, total: int) -> None:
+    """Tell the listener, if there is one, that `done` of `total` parts of `stage` are finished."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(stage, done, total)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Send reports made inside the block to `listener`.
+
+    >>> with listening(lambda stage, done, total: print(stage, done, total)):
+    ...     report("merging", 1, 3)
+    merging 1 3
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)

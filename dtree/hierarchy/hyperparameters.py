@@ -1,0 +1,111 @@
+"""Learning hyperparameters by climbing the evidence bound of a tree.
+
+For a fixed tree the root bound is differentiable: d log phi_t = r d log phi_h + (1-r)(d log phi_t(l) + d log phi_t(r)), so
+its gradient is sum_k omega_k d log phi_h(k). As in [HG05] the tree given the hyperparameters and the hyperparameters given
+the tree are improved in turn until the bound stops rising; a step that would lower it is not taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from dtree.core.model import Model
+from dtree.core.progress import report
+from dtree.core.tree import Tree, sum_over_partitions
+from dtree.hierarchy.bhc import build_tree
+from dtree.hierarchy.statistics import node_statistics
+
+_LARGEST_STEP = 8.0  # how far, in logs, one round may move a hyperparameter
+
+
+class Learned(NamedTuple):
+    """The best model found, its tree, and the bound after each round."""
+
+    model: Model
+    tree: Tree
+    trace: list[float]
+
+
+def log_bound(tree: Tree, model: Model, count: float) -> float:
+    """The evidence bound log_normaliser + log phi_t(root)."""
+    return model.prior.log_normaliser(count) + float(tree.log_phi_t[-1])
+
+
+def bound_and_gradient(
+    tree: Tree, model: Model, statistics: np.ndarray, prior_only: bool = False
+) -> tuple[float, np.ndarray]:
+    """The bound of a fixed tree under another model, and its gradient over prior then family parameters.
+
+    `statistics` (2m-1, s) are those of the nodes; a coarsened model's are coarsened.
+    """
+    counts = model.counts(statistics)
+    log_phi_h = model.log_phi_h(statistics)
+    log_phi_t = sum_over_partitions(tree.left, tree.right, log_phi_h)
+    moved = Tree(tree.left, tree.right, tree.size, log_phi_h, log_phi_t)
+    omega = np.exp(moved.log_omega)
+    gradient = model.prior.gradient(counts, omega) + model.prior.normaliser_gradient(counts[-1])
+    if not prior_only:
+        gradient = np.concatenate([gradient, model.family.gradient(statistics, omega)])
+    return log_bound(moved, model, counts[-1]), gradient
+
+
+def _with_parameters(model: Model, theta: np.ndarray, prior_only: bool) -> Model:
+    p = model.prior.free_parameters().shape[0]
+    prior = model.prior.with_free_parameters(theta[:p])
+    family = model.family if prior_only else model.family.with_free_parameters(theta[p:])
+    return replace(model, prior=prior, family=family)
+
+
+def improve_on_tree(
+    model: Model, tree: Tree, atoms: np.ndarray, prior_only: bool = False, hyperprior: bool = False, steps: int = 30
+) -> Model:
+    """A model at least as good as the given one by the bound of this fixed tree, hyperprior of alpha added or not."""
+    statistics = node_statistics(tree, atoms)
+    start = model.prior.free_parameters()
+    if not prior_only:
+        start = np.concatenate([start, model.family.free_parameters()])
+
+    def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        try:
+            moved = _with_parameters(model, theta, prior_only)
+            value, gradient = bound_and_gradient(tree, moved, statistics, prior_only)
+            if hyperprior:
+                log_density, slope = moved.prior.log_hyperprior()
+                value += log_density
+                gradient[: slope.shape[0]] += slope
+        except (ValueError, OverflowError, np.linalg.LinAlgError):
+            return 1e300, np.zeros_like(theta)  # outside the family's domain: the line search turns back
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            return 1e300, np.zeros_like(theta)
+        return -value, -gradient
+
+    before = -negative(start)[0]
+    box = [(value - _LARGEST_STEP, value + _LARGEST_STEP) for value in start]
+    found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": steps})
+    return _with_parameters(model, found.x, prior_only) if -found.fun > before else model
+
+
+def learn(model: Model, atoms: np.ndarray, rounds: int = 20, tolerance: float = 1e-4) -> Learned:
+    """Alternate trees and hyperparameters until the bound stops rising; it never falls."""
+    tree = build_tree(model, atoms)
+    count = float(model.counts(atoms).sum())
+    trace = [log_bound(tree, model, count)]
+    for done in range(rounds):
+        report("learning hyperparameters", done, rounds)
+        candidate = improve_on_tree(model, tree, atoms)
+        grown = build_tree(candidate, atoms)
+        on_old_tree = bound_and_gradient(tree, candidate, node_statistics(tree, atoms))[0]
+        bound = log_bound(grown, candidate, count)
+        if bound < on_old_tree:  # the greedy tree of better hyperparameters may itself be worse: keep the old one
+            statistics = node_statistics(tree, atoms)
+            grown = Tree.from_merges(tree.merges, tree.size[: tree.n_leaves], candidate.log_phi_h(statistics))
+            bound = on_old_tree
+        if not bound > trace[-1] + tolerance:
+            break
+        model, tree = candidate, grown
+        trace.append(bound)
+    return Learned(model, tree, trace)

@@ -1,0 +1,308 @@
+"""Pictures of trees, drawn with Matplotlib."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtree.core.partition import canonical_labels
+from dtree.core.tree import Tree
+
+_ABOVE_CUT = "#8a8f98"
+_INK = "#2b2f36"
+# Ten colours that stay apart for colour-blind readers and on paper; clusters take them in order of appearance.
+_CLUSTER_COLOURS = (
+    "#3b6fb6", "#d9772b", "#3f9561", "#b8434e", "#7d5ba6", "#8a6d4b", "#d46fa3", "#5f7a87", "#a8a032", "#2fa3b5",
+)  # fmt: skip
+_FEW_TIPS = 8
+_LARGEST_NAMED = 100  # tips that still get a readable name
+
+
+class _Drawing(NamedTuple):
+    """Where every drawn node stands."""
+
+    opened: list[int]  # nodes drawn as a fork
+    tips: list[int]  # drawn leaves and collapsed nodes, top to bottom
+    place: dict[int, float]  # position of each drawn node across the tips
+    height: np.ndarray  # (2m-1,)
+    foot: float  # where the leaves stand
+
+
+def plot_tree(
+    tree_or_model: Any,
+    ax: Any = None,
+    names: Sequence[str] | None = None,
+    *,
+    labels: Any = None,
+    max_leaves: int = 60,
+    title: str | None = None,
+) -> Any:
+    """Draw a tree from left (root) to right (leaves), every cluster in its colour.
+
+    A fork stands at its log d, the log odds against its rows being one cluster, on a scale that is linear near zero and
+    logarithmic beyond; the dotted line is even odds, where the tree is cut by default. A tree with more than `max_leaves`
+    leaves is drawn down to its clusters, each a triangle that says how many rows it holds.
+
+    Parameters
+    ----------
+    tree_or_model : a Tree, or a fitted model with `tree_` and `labels_`.
+    ax : Matplotlib axes; a new figure of fitting size when None.
+    names : (m,) names of the leaves.
+    labels : (m,) cluster of each leaf; the model's own, or the tree cut at 1/2, when None.
+    max_leaves : how many leaves and triangles to draw at most.
+    title : what to write above.
+
+    Returns the axes.
+
+    >>> from dtree.core.tree import Tree
+    >>> tree = Tree.from_merges([[0, 1], [2, 3]], size=[1, 1, 1], log_phi_h=np.log([0.5, 0.5, 0.5, 0.4, 0.05]))
+    >>> import matplotlib; matplotlib.use("agg")
+    >>> [text.get_text() for text in plot_tree(tree, names=["ash", "box", "cat"]).get_yticklabels()]
+    ['ash', 'box', 'cat']
+    """
+    tree, labels = _tree_and_labels(tree_or_model, labels)
+    if names is not None and len(names) != tree.n_leaves:
+        raise ValueError(f"there are {len(names)} names but {tree.n_leaves} leaves")
+    if max_leaves < 2:
+        raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
+    cluster = _node_clusters(tree, labels)
+    drawing = _lay_out(tree, cluster, max_leaves)
+    if ax is None:
+        ax = _new_axes(8.0, 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED))
+    colour = [_CLUSTER_COLOURS[c % len(_CLUSTER_COLOURS)] if c >= 0 else _ABOVE_CUT for c in cluster]
+    _draw_branches(ax, tree, drawing, colour)
+    _draw_collapsed(ax, tree, drawing, colour)
+    _finish_tree_axes(ax, tree, drawing, colour, names)
+    clusters = len(np.unique(labels))
+    if title is None:
+        title = f"{tree.size[-1]:,} rows, {clusters:,} cluster{'s' if clusters != 1 else ''}"
+    ax.set_title(title, loc="left", fontsize=11, color=_INK)
+    return ax
+
+
+def _tree_and_labels(tree_or_model: Any, labels: Any) -> tuple[Tree, np.ndarray]:
+    tree = getattr(tree_or_model, "tree_", tree_or_model)
+    if not isinstance(tree, Tree):
+        raise ValueError(f"plot_tree needs a Tree or a fitted model, not a {type(tree_or_model).__name__}")
+    if labels is None:
+        fitted = getattr(tree_or_model, "labels_", None)
+        labels = fitted if fitted is not None and len(fitted) == tree.n_leaves else tree.cut()
+    labels = np.asarray(labels)
+    if labels.shape != (tree.n_leaves,):
+        raise ValueError(f"there are {labels.size} labels but {tree.n_leaves} leaves")
+    return tree, labels
+
+
+def _new_axes(width: float, height: float) -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ValueError("drawing needs Matplotlib, which is not installed; pip install 'dtree[plot]'") from None
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def _heights(tree: Tree) -> np.ndarray:
+    """log d (m-1,) of the merges, pushed down where a node is more probable than its child, as in `to_linkage`."""
+    m = tree.n_leaves
+    height = tree.log_d.copy()
+    for node in range(2 * m - 2, m - 1, -1):
+        for child in _children(tree, node):
+            if child >= m:
+                height[child - m] = min(height[child - m], height[node - m])
+    return height
+
+
+def _lay_out(tree: Tree, cluster: np.ndarray, max_leaves: int) -> _Drawing:
+    m = tree.n_leaves
+    merges = _heights(tree)
+    opened = set(range(m, 2 * m - 1)) if m <= max_leaves else _opened(tree, merges, cluster, max_leaves)
+    tips: list[int] = []
+    stack = [2 * m - 2]
+    while stack:
+        node = stack.pop()
+        if node in opened:
+            # The larger child on top makes the picture independent of which child is called left.
+            stack.extend(sorted(_children(tree, node), key=lambda k: (tree.size[k], -k)))
+        else:
+            tips.append(node)
+    place = {node: float(position) for position, node in enumerate(tips)}
+    for node in sorted(opened):
+        place[node] = 0.5 * sum(place[child] for child in _children(tree, node))
+    drawn = [merges[node - m] for node in place if node >= m]
+    foot = min(0.0, *drawn, 0.0) * 1.6 - 0.6
+    return _Drawing(sorted(opened), tips, place, np.concatenate([np.full(m, foot), merges]), foot)
+
+
+def _opened(tree: Tree, merges: np.ndarray, cluster: np.ndarray, max_leaves: int) -> set[int]:
+    """Which forks to draw of a tree with too many: those above the clusters, highest first.
+
+    When that leaves only a few tips, the largest clusters are opened too.
+    """
+    m = tree.n_leaves
+
+    opened: set[int] = set()
+    above = [(-merges[-1], -(2 * m - 2))] if cluster[-1] < 0 else []
+    inside = [(-int(tree.size[-1]), -(2 * m - 2))] if cluster[-1] >= 0 else []
+    while above and len(opened) + 1 < max_leaves:
+        node = -heapq.heappop(above)[1]
+        opened.add(node)
+        for child in _children(tree, node):
+            if child >= m and cluster[child] < 0:
+                heapq.heappush(above, (-merges[child - m], -child))
+            elif child >= m:
+                heapq.heappush(inside, (-int(tree.size[child]), -child))
+    while inside and len(opened) + 1 < min(max_leaves, _FEW_TIPS):
+        node = -heapq.heappop(inside)[1]
+        opened.add(node)
+        for child in _children(tree, node):
+            if child >= m:
+                heapq.heappush(inside, (-int(tree.size[child]), -child))
+    return opened
+
+
+def _children(tree: Tree, node: int) -> tuple[int, int]:
+    return int(tree.left[node - tree.n_leaves]), int(tree.right[node - tree.n_leaves])
+
+
+def _node_clusters(tree: Tree, labels: np.ndarray) -> np.ndarray:
+    """The cluster (2m-1,) that holds all leaves below a node, numbered by first appearance, or -1."""
+    m = tree.n_leaves
+    cluster = np.full(2 * m - 1, -1, dtype=np.int64)
+    cluster[:m] = canonical_labels(labels)
+    for i in range(m - 1):
+        a, b = cluster[tree.left[i]], cluster[tree.right[i]]
+        cluster[m + i] = a if a == b else -1
+    return cluster
+
+
+def _draw_branches(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str]) -> None:
+    from matplotlib.collections import LineCollection
+
+    segments, colours = [], []
+    for node in drawing.opened:
+        x, at = drawing.height[node], drawing.place[node]
+        for child in _children(tree, node):
+            there = drawing.place[child]
+            segments.append([(x, at), (x, there), (drawing.height[child], there)])
+            colours.append(colour[child] if colour[node] == _ABOVE_CUT else colour[node])
+    ax.add_collection(LineCollection(segments, colors=colours, linewidths=1.5, capstyle="round", joinstyle="round"))
+
+
+def _draw_collapsed(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str]) -> None:
+    from matplotlib.collections import PolyCollection
+
+    closed = [node for node in drawing.tips if node >= tree.n_leaves]
+    corners = [
+        [
+            (drawing.height[node], drawing.place[node]),
+            (drawing.foot, drawing.place[node] - 0.36),
+            (drawing.foot, drawing.place[node] + 0.36),
+        ]
+        for node in closed
+    ]
+    ax.add_collection(
+        PolyCollection(corners, facecolors=[colour[node] for node in closed], edgecolors="none", alpha=0.8)
+    )
+
+
+def _finish_tree_axes(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str], names: Sequence[str] | None) -> None:
+    top = max(1.0, *(drawing.height[node] for node in drawing.place)) * 1.15
+    ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+    ax.set_xlim(top, drawing.foot)
+    ticks = _decades(drawing.foot, top)
+    ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
+    ax.xaxis.set_minor_locator(_no_ticks())
+    ax.set_xlabel("log odds against one cluster", fontsize=9, color=_INK)
+    ax.axvline(0.0, color=_INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
+    ax.set_ylim(len(drawing.tips) - 0.4, -0.6)
+    ax.yaxis.tick_right()
+    if len(drawing.tips) <= _LARGEST_NAMED:
+        ax.set_yticks(range(len(drawing.tips)), [_tip_text(tree, node, names) for node in drawing.tips], fontsize=8)
+        for text, node in zip(ax.get_yticklabels(), drawing.tips):
+            text.set_color(colour[node] if colour[node] != _ABOVE_CUT else _INK)
+    else:
+        ax.set_yticks([])
+    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="x", colors=_INK, labelsize=8)
+    for side in ("left", "right", "top"):
+        ax.spines[side].set_visible(False)
+    ax.spines["bottom"].set_color(_ABOVE_CUT)
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """0 and signed powers of ten between two heights."""
+    powers = [10.0**power for power in range(max(0, math.floor(math.log10(max(high, -low, 1.0)))) + 1)]
+    return [tick for tick in (*(-power for power in reversed(powers)), 0.0, *powers) if low <= tick <= high]
+
+
+def _no_ticks() -> Any:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()
+
+
+def _tip_text(tree: Tree, node: int, names: Sequence[str] | None) -> str:
+    if node >= tree.n_leaves:
+        if names is None:
+            return f"{tree.size[node]:,} rows"
+        first = str(names[tree.leaves_below(node)[0]])
+        return f"{first} and {tree.size[node] - tree.size[tree.leaves_below(node)[0]]:,} more"
+    if names is not None:
+        return str(names[node])
+    return str(node) if tree.size[node] == 1 else f"{tree.size[node]:,} rows"
+
+
+def plot_coarsening_path(path: Any, ax: Any = None) -> Any:
+    """Draw the number of clusters against the coarsening: a long flat stretch is a number of clusters to believe in.
+
+    Parameters
+    ----------
+    path : what `dtree.coarsening_path` returns, or a mapping with its `zetas` and `n_clusters`.
+    ax : Matplotlib axes; a new figure when None.
+
+    Returns the axes.
+
+    >>> import matplotlib; matplotlib.use("agg")
+    >>> ax = plot_coarsening_path({"zetas": [1.0, 0.7, 0.5], "n_clusters": [9, 7, 2]})
+    >>> ax.lines[0].get_ydata().tolist()
+    [2, 7, 9]
+    """
+    coarsening, clusters = (_column(path, name) for name in ("zetas", "n_clusters"))
+    if coarsening.shape != clusters.shape or coarsening.ndim != 1 or coarsening.size == 0:
+        raise ValueError("a coarsening path has one number of clusters for each zeta, and at least one")
+    order = np.argsort(coarsening, kind="stable")
+    coarsening, clusters = coarsening[order], clusters[order].astype(np.int64)
+    if ax is None:
+        ax = _new_axes(6.0, 3.6)
+    ax.plot(coarsening, clusters, color=_CLUSTER_COLOURS[0], linewidth=1.6, marker="o", markersize=5, clip_on=False)
+    last = None
+    for x, k in zip(coarsening, clusters):
+        if k != last:  # one number for each stretch
+            ax.annotate(
+                f"{k:,}", (x, k), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8, color=_INK
+            )
+        last = k
+    ax.set_xlabel("coarsening (1: the likelihood as it is)", fontsize=9, color=_INK)
+    ax.set_ylabel("clusters", fontsize=9, color=_INK)
+    if clusters.max() > 20 * max(1, clusters.min()):
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(0, clusters.max() * 1.15 + 0.5)
+        ax.yaxis.get_major_locator().set_params(integer=True)
+    ax.tick_params(colors=_INK, labelsize=8)
+    for side in ("right", "top"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(_ABOVE_CUT)
+    return ax
+
+
+def _column(path: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(path[name] if isinstance(path, Mapping) else getattr(path, name))
+    except (KeyError, AttributeError):
+        raise ValueError(f"a coarsening path needs its '{name}'") from None

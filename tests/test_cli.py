@@ -1,0 +1,259 @@
+"""The command line: what it prints, what it writes, and that it says the same as the Python API."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+import dtree
+from dtree import cli_console
+from dtree.cli import app
+from dtree.core.progress import report
+from dtree.datasets import nested_creatures
+from dtree.runs import open as open_run
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = ["demo", "fit", "info", "predict", "export"]
+
+
+def _run(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `dtree demo` has run."""
+    folder = tmp_path_factory.mktemp("demo")
+    _run("demo", "--out", f"{folder}/dtree-demo.zarr", "--rows", "45")
+    return folder
+
+
+def test_demo_writes_a_run_a_picture_and_the_data(folder: Path) -> None:
+    assert {"dtree-demo.zarr", "dtree-demo.png", "dtree-demo.csv"} <= {path.name for path in folder.iterdir()}
+    assert (folder / "dtree-demo.png").read_bytes().startswith(b"\x89PNG")
+    model = open_run(folder / "dtree-demo.zarr")
+    data = nested_creatures(45)
+    assert dtree.dendrogram_purity(model.tree_, data.kind) == 1.0
+    assert model.n_clusters_ == 9
+
+
+def test_demo_prints_clusters_bound_and_purity(tmp_path: Path) -> None:
+    output = _run("demo", "--out", f"{tmp_path}/a.zarr", "--rows", "45").stdout
+    model = open_run(tmp_path / "a.zarr")
+    assert "9 clusters" in output
+    assert f"log evidence at least {model.log_evidence_bound_:.3f}" in output
+    assert "purity of the tree: 1.000 for the nine kinds" in output
+    assert "owl 1, owl 2" in output
+
+
+def test_fit_equals_python(folder: Path, tmp_path: Path) -> None:
+    output = _run(
+        "fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--family", "gaussian-diag", "--alpha", "2.5",
+        "--coarsening", "0.7", "--seed", "3", "--out", f"{tmp_path}/run.zarr",
+    ).stdout  # fmt: skip
+    assert "purity of the tree against 'kind'" in output
+    model = open_run(tmp_path / "run.zarr")
+    data = nested_creatures(45)
+    frame = pandas.DataFrame(data.X, columns=data.feature_names)
+    expected = dtree.BHC("gaussian-diag", dtree.DirichletProcess(2.5), coarsening=0.7, random_state=3).fit(frame)
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    np.testing.assert_array_equal(model.tree_.log_phi_t, expected.tree_.log_phi_t)
+    assert model.log_evidence_bound_ == expected.log_evidence_bound_
+    assert list(model.feature_names_in_) == data.feature_names
+    assert model.get_params()["coarsening"] == 0.7
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--family", "poisson", "--prior", "nggp"],
+        ["--family", "multinomial", "--optimize"],
+        ["--family", "gaussian-diag", "--method", "randomized", "--seed", "1"],
+    ],
+)
+def test_fit_takes_its_options(tmp_path: Path, options: list[str]) -> None:
+    counts = np.random.default_rng(0).poisson([[9, 1, 1]] * 8 + [[1, 1, 9]] * 8)
+    np.savez(tmp_path / "counts.npz", X=counts, y=np.repeat([0, 1], 8))
+    _run("fit", f"{tmp_path}/counts.npz", *options, "--out", f"{tmp_path}/run.zarr")
+    parameters = open_run(tmp_path / "run.zarr").get_params()
+    assert parameters["family"] == options[1]
+    assert parameters["optimize"] == ("--optimize" in options)
+
+
+def test_overwrite(folder: Path, tmp_path: Path) -> None:
+    command = ["fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--out", f"{tmp_path}/run.zarr"]
+    _run(*command, "--alpha", "1")
+    assert CliRunner().invoke(app, command).exit_code == 2
+    _run(*command, "--alpha", "7", "--overwrite")
+    assert open_run(tmp_path / "run.zarr").prior_.alpha == 7.0
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
+
+
+def test_info_says_where_a_run_came_from(folder: Path) -> None:
+    output = _run("info", f"{folder}/dtree-demo.zarr").stdout
+    for word in ("9 clusters", "kind: bhc", "prior: DirichletProcess", "data sha256", "seed: 0", "numpy", "owl 1"):
+        assert word in output
+
+
+@pytest.mark.parametrize("ending", ["csv", "npy", "npz"])
+def test_predict_writes_labels_and_log_densities(folder: Path, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"labels.{ending}"
+    _run(
+        "predict",
+        f"{folder}/dtree-demo.zarr",
+        f"{folder}/dtree-demo.csv",
+        "--labels-column",
+        "kind",
+        "--out",
+        str(path),
+    )
+    model = open_run(folder / "dtree-demo.zarr")
+    data = nested_creatures(45)
+    frame = pandas.DataFrame(data.X, columns=data.feature_names)
+    if ending == "csv":
+        table = pandas.read_csv(path)
+        assert table["row"].tolist() == data.row_names
+        found = {name: table[name].to_numpy() for name in ("label", "log_density")}
+    else:
+        loaded = np.load(path, allow_pickle=False)
+        found = {name: loaded[name] for name in ("label", "log_density")}
+    np.testing.assert_array_equal(found["label"], model.predict(frame))
+    np.testing.assert_array_equal(found["log_density"], model.score_samples(frame))
+
+
+def test_predict_finds_the_columns_by_name(folder: Path, tmp_path: Path) -> None:
+    shuffled = pandas.read_csv(folder / "dtree-demo.csv")[["kind", "speed", "weight", "row", "lifespan", "length"]]
+    shuffled.assign(extra=1.0).to_csv(tmp_path / "shuffled.csv", index=False)
+    for name, data in (("a", folder / "dtree-demo.csv"), ("b", tmp_path / "shuffled.csv")):
+        _run(
+            "predict",
+            f"{folder}/dtree-demo.zarr",
+            str(data),
+            "--labels-column",
+            "kind",
+            "--out",
+            f"{tmp_path}/{name}.npz",
+        )
+    a, b = (np.load(tmp_path / f"{name}.npz") for name in "ab")
+    np.testing.assert_array_equal(a["log_density"], b["log_density"])
+
+
+def test_predict_remembers_the_labels_column(folder: Path, tmp_path: Path) -> None:
+    data = f"{folder}/dtree-demo.csv"
+    _run("fit", data, "--labels-column", "kind", "--out", f"{tmp_path}/run.zarr")
+    _run("predict", f"{tmp_path}/run.zarr", data, "--out", f"{tmp_path}/labels.csv")
+
+
+def test_export(folder: Path, tmp_path: Path) -> None:
+    targets = {"newick": "a.nwk", "linkage": "a.npy", "labels": "a.csv", "picture": "a.svg"}
+    options = [word for name, file in targets.items() for word in (f"--{name}", f"{tmp_path}/{file}")]
+    _run("export", f"{folder}/dtree-demo.zarr", *options)
+    model = open_run(folder / "dtree-demo.zarr")
+    names = nested_creatures(45).row_names
+    assert (tmp_path / "a.nwk").read_text() == model.tree_.to_newick(names) + "\n"
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), model.linkage_)
+    assert pandas.read_csv(tmp_path / "a.csv")["label"].tolist() == model.labels_.tolist()
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    _run("export", f"{folder}/dtree-demo.zarr", "--linkage", f"{tmp_path}/b.csv")
+    np.testing.assert_array_equal(pandas.read_csv(tmp_path / "b.csv").to_numpy(), model.linkage_)
+
+
+def test_the_demo_works_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtree.cli.can_draw", lambda: False)
+    assert "Matplotlib is not installed" in _run("demo", "--out", f"{tmp_path}/a.zarr").stdout
+    monkeypatch.setattr("dtree.cli_output.can_draw", lambda: False)
+    result = CliRunner().invoke(app, ["export", f"{tmp_path}/a.zarr", "--picture", f"{tmp_path}/a.png"])
+    assert result.exit_code == 2
+    assert "needs Matplotlib" in result.stderr
+
+
+def test_what_a_file_holds_cannot_redraw_the_terminal() -> None:
+    assert cli_console.printable("a\x1b[2Jb\x07\nc") == "a?[2Jb? c"
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_bar_is_drawn_only_where_someone_watches(monkeypatch: pytest.MonkeyPatch, watched: bool) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(cli_console, "err", lambda: Console(file=screen, force_terminal=watched, width=100))
+    monkeypatch.setattr(cli_console, "_PATIENCE", -1.0)
+    with cli_console.progress_bar():
+        for done in range(11):
+            report("merging", done, 10)
+    assert ("merging" in screen.getvalue()) == watched
+    assert ("100%" in screen.getvalue()) == watched
+
+
+def test_a_quick_command_draws_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(cli_console, "err", lambda: Console(file=screen, force_terminal=True, width=100))
+    monkeypatch.setattr(cli_console, "_PATIENCE", 1000.0)
+    with cli_console.progress_bar():
+        report("merging", 1, 10)
+    assert screen.getvalue() == ""
+
+
+# Real processes ------------------------------------------------------------------------------------------------------
+
+
+def _process(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "TERM": "dumb"}
+    command = [sys.executable, "-m", "dtree.cli", *arguments]
+    result = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_example_in_the_help_works(command: str, folder: Path, tmp_path: Path) -> None:
+    for path in folder.iterdir():
+        if command != "demo":
+            (tmp_path / path.name).symlink_to(path)
+    text = " ".join(_run(command, "--help").stdout.split())
+    found = re.search(r"Example: (dtree .*?)(?: \(| ╭| ┌|$)", text)
+    assert found, text
+    result = _process(*found.group(1).split()[1:], folder=tmp_path)
+    assert result.stderr == ""
+    assert result.stdout
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys; from dtree.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'numba', 'scipy', 'pandas', 'zarr', 'sklearn', 'matplotlib', 'dask'} & set(sys.modules)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.strip().endswith("[]")
+
+
+def test_version() -> None:
+    assert re.match(r"dtree \S+ \(python 3", _run("--version").stdout)
+
+
+def test_completion_can_be_shown(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "_DTREE_COMPLETE": "complete_bash", "COMP_WORDS": "dtree ex"}
+    script = "import sys; sys.argv[0] = 'dtree'; from dtree.cli import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**environment, "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stdout.split() == ["export"]
