@@ -28,7 +28,7 @@ def gather_members(guide, labels, a, b, members):
     size = 0
     for place in range(guide.order.shape[0]):
         label = labels[guide.order[place]]
-        if label == a or label == b:
+        if label == a or label == b:  # noqa: SIM109  (numba compiles two comparisons better than a tuple)
             members[size] = guide.order[place]
             size += 1
     return size

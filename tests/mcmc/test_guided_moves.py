@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.naive.mcmc import NaiveGuide, divisions, log_phi_function, partition_posterior
 
 from dtree.core.families import DiagonalGaussian
 from dtree.core.model import Model
@@ -19,6 +18,7 @@ from dtree.mcmc.clusters import canonical
 from dtree.mcmc.guide import Guide, make_guide
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.tgmcmc import guided_split_merge, score_subtree, subtree_gibbs
+from tests.naive.mcmc import NaiveGuide, divisions, log_phi_function, partition_posterior
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "guided_moves.json").read_text())
 

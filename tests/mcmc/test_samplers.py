@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.naive.mcmc import partition_posterior, partition_posterior_without_u
 
 from dtree.core.families import Bernoulli, DiagonalGaussian, Family, Gaussian, Multinomial, Poisson
 from dtree.core.model import Model
@@ -15,6 +14,7 @@ from dtree.core.partition import all_partitions
 from dtree.core.priors import DirichletProcess, GeneralizedGamma, Prior
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import SAMPLERS, begin_chain, run_chain
+from tests.naive.mcmc import partition_posterior, partition_posterior_without_u
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXACT = [name for name in SAMPLERS if name != "tgmcmc-paper"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from scipy.integrate import quad_vec
@@ -17,7 +17,7 @@ from dtree.core.priors import DirichletProcess, GeneralizedGamma
 def log_phi_function(model: Model, atoms: np.ndarray) -> Callable[[frozenset[int]], float]:
     """log phi_h of a set of atoms, remembered."""
 
-    @lru_cache(maxsize=None)
+    @cache
     def log_phi(members: frozenset[int]) -> float:
         return float(model.log_phi_h(atoms[sorted(members)].sum(axis=0))[0])
 
