@@ -98,6 +98,13 @@ def grown_pool(pool: Pool, capacity: int, root_capacity: int) -> Pool:
 
 
 @kernel
+def copy_row(source, i, target, j):
+    """target[j] = source[i], written as a loop: assigning slices takes numba seconds to compile, everywhere it occurs."""
+    for s in range(source.shape[1]):
+        target[j, s] = source[i, s]
+
+
+@kernel
 def take_node(pool):
     """A free node; the caller has made sure that there is one."""
     node = pool.meta[FREE]
@@ -132,7 +139,8 @@ def add_leaf(model, pool, statistics, atom):
     pool.meta[LEAVES] += 1
     pool.atom[node] = atom
     pool.leaves[node] = 1
-    pool.statistics[node, :] = statistics
+    for s in range(statistics.shape[0]):
+        pool.statistics[node, s] = statistics[s]
     pool.log_phi_h[node] = log_phi_h(model, statistics)
     pool.log_phi_t[node] = pool.log_phi_h[node]
     return node
@@ -143,7 +151,8 @@ def write_root(pool, slot, node):
     """Let a slot stand for this root."""
     pool.root[slot] = node
     pool.slot[node] = slot
-    pool.root_statistics[:, slot] = pool.statistics[node]
+    for s in range(pool.merged.shape[0]):
+        pool.root_statistics[s, slot] = pool.statistics[node, s]
 
 
 @kernel
@@ -164,7 +173,8 @@ def close_tree(pool, node):
     if slot != last:
         pool.root[slot] = pool.root[last]
         pool.slot[pool.root[slot]] = slot
-        pool.root_statistics[:, slot] = pool.root_statistics[:, last]
+        for s in range(pool.merged.shape[0]):
+            pool.root_statistics[s, slot] = pool.root_statistics[s, last]
 
 
 @kernel

@@ -47,24 +47,18 @@ def _first_at_or_after(places, size, place):
 
 
 @kernel
-def _log_union(work, side, block):
+def _log_union(model, row, side, block):
     """log phi_h of the rows `side` and `block` of scratch together."""
-    row = work.row
     for s in range(row.shape[1]):
         row[_UNION, s] = row[side, s] + row[block, s]
-    return log_phi_h(work.model, row[_UNION])
+    return log_phi_h(model, row[_UNION])
 
 
 @kernel
-def _sum_range(work, prefix, members, low, high, target):
+def _sum_range(row, prefix, low, high, target):
     """Statistics of members low..high-1 into a scratch row."""
-    row = work.row
-    if high - low == 1:
-        for s in range(row.shape[1]):
-            row[target, s] = work.atoms[members[low], s]
-    else:
-        for s in range(row.shape[1]):
-            row[target, s] = prefix[high, s] - prefix[low, s]
+    for s in range(row.shape[1]):
+        row[target, s] = prefix[high, s] - prefix[low, s]
 
 
 @kernel
@@ -82,30 +76,31 @@ def _split_of(guide, places, size, node, low, high):
 
 
 @kernel
-def allocate(work, guide, members, size, g, i, j, side, target, forced, log_sides, rng):
+def allocate(model, atoms, row, guide, members, size, g, i, j, side, target, forced, log_sides, rng):
     """Divide members[:size] (depth-first order, i and j among them); returns log q of the division.
 
     side (size,) receives 0 (with i) or 1 (with j). With `forced` the division is that of `target` (size,), replayed.
-    log_sides (2,) receives log phi_h of the sides, whose statistics are left in work.row[0] and work.row[1].
+    log_sides (2,) receives log phi_h of the sides, whose statistics are left in row[0] and row[1] (scratch).
     """
-    row, s_count = work.row, work.atoms.shape[1]
+    s_count = atoms.shape[1]
     places = np.empty(size, dtype=np.int64)
     prefix = np.empty((size + 1, s_count))
     ones = np.zeros(size + 1, dtype=np.int64)  # how many of the first members belong to side 1 in `target`
-    prefix[0, :] = 0.0
+    for s in range(s_count):
+        prefix[0, s] = 0.0
+        row[_SIDE, s] = atoms[i, s]
+        row[_SIDE + 1, s] = atoms[j, s]
     for position in range(size):
         atom = members[position]
         places[position] = guide.place[atom]
         for s in range(s_count):
-            prefix[position + 1, s] = prefix[position, s] + work.atoms[atom, s]
+            prefix[position + 1, s] = prefix[position, s] + atoms[atom, s]
         if forced:
             ones[position + 1] = ones[position] + target[position]
     side[_first_at_or_after(places, size, guide.place[i])] = 0
     side[_first_at_or_after(places, size, guide.place[j])] = 1
-    row[_SIDE, :] = work.atoms[i]
-    row[_SIDE + 1, :] = work.atoms[j]
-    log_sides[0] = log_phi_h(work.model, row[_SIDE])
-    log_sides[1] = log_phi_h(work.model, row[_SIDE + 1])
+    log_sides[0] = log_phi_h(model, row[_SIDE])
+    log_sides[1] = log_phi_h(model, row[_SIDE + 1])
     # Blocks that wait: node, range of members, forbidden side (-1 none), whether the next one down is its sibling.
     stack = np.empty((2 * size + 4, 5), dtype=np.int64)
     log_q = 0.0
@@ -120,9 +115,7 @@ def allocate(work, guide, members, size, g, i, j, side, target, forced, log_side
             high = _first_at_or_after(places, size, guide.stop[sibling])
             if low < high:
                 _push(stack, 0, sibling, low, high, -1, 0)
-                log_q += _place_all(
-                    work, guide, members, places, size, prefix, ones, side, forced, log_sides, stack, rng
-                )
+                log_q += _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_sides, stack, rng)
     return log_q
 
 
@@ -136,7 +129,7 @@ def _push(stack, height, node, low, high, forbidden, has_sibling):
 
 
 @kernel
-def _place_all(work, guide, members, places, size, prefix, ones, side, forced, log_sides, stack, rng):
+def _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_sides, stack, rng):
     """Place the block on the stack and everything that opening it brings; returns the log probability of the choices."""
     log_q = 0.0
     height = 1
@@ -144,17 +137,17 @@ def _place_all(work, guide, members, places, size, prefix, ones, side, forced, l
         height -= 1
         node, low, high = stack[height, 0], stack[height, 1], stack[height, 2]
         forbidden, has_sibling = stack[height, 3], stack[height, 4]
-        _sum_range(work, prefix, members, low, high, _BLOCK)
-        whole_0 = _log_union(work, _SIDE, _BLOCK) - log_sides[0]
-        whole_1 = _log_union(work, _SIDE + 1, _BLOCK) - log_sides[1]
+        _sum_range(row, prefix, low, high, _BLOCK)
+        whole_0 = _log_union(model, row, _SIDE, _BLOCK) - log_sides[0]
+        whole_1 = _log_union(model, row, _SIDE + 1, _BLOCK) - log_sides[1]
         opened = -np.inf
         middle = low
         if high - low > 1:
             node, middle = _split_of(guide, places, size, node, low, high)
-            _sum_range(work, prefix, members, low, middle, _FIRST)
-            _sum_range(work, prefix, members, middle, high, _FIRST + 1)
-            straight = _log_union(work, _SIDE, _FIRST) + _log_union(work, _SIDE + 1, _FIRST + 1)
-            crossed = _log_union(work, _SIDE, _FIRST + 1) + _log_union(work, _SIDE + 1, _FIRST)
+            _sum_range(row, prefix, low, middle, _FIRST)
+            _sum_range(row, prefix, middle, high, _FIRST + 1)
+            straight = _log_union(model, row, _SIDE, _FIRST) + _log_union(model, row, _SIDE + 1, _FIRST + 1)
+            crossed = _log_union(model, row, _SIDE, _FIRST + 1) + _log_union(model, row, _SIDE + 1, _FIRST)
             opened = log_add(straight, crossed) - log_sides[0] - log_sides[1]
             opened = max(opened, _LOG_OPEN_FLOOR + max(whole_0, whole_1))
         weight_0 = -np.inf if forbidden == 0 else whole_0
@@ -179,9 +172,9 @@ def _place_all(work, guide, members, places, size, prefix, ones, side, forced, l
         log_q += (weight_0 if choice == 0 else weight_1) - log_total
         for position in range(low, high):
             side[position] = choice
-        for s in range(work.row.shape[1]):
-            work.row[_SIDE + choice, s] += work.row[_BLOCK, s]
-        log_sides[choice] = log_phi_h(work.model, work.row[_SIDE + choice])
+        for s in range(row.shape[1]):
+            row[_SIDE + choice, s] += row[_BLOCK, s]
+        log_sides[choice] = log_phi_h(model, row[_SIDE + choice])
         if has_sibling == 1:
             stack[height - 1, 3] = choice
     return log_q

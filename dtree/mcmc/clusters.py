@@ -63,8 +63,10 @@ def load_partition(work, labels):
     """Rebuild all clusters from canonical labels (m,)."""
     clusters = work.clusters
     k = 0
-    clusters.columns[:] = 0.0
-    clusters.n_atoms[:] = 0
+    for slot in range(clusters.n_atoms.shape[0]):
+        clusters.n_atoms[slot] = 0
+        for s in range(clusters.columns.shape[0]):
+            clusters.columns[s, slot] = 0.0
     for i in range(labels.shape[0]):
         work.labels[i] = labels[i]
         k = max(k, labels[i] + 1)
@@ -126,7 +128,9 @@ def room_for_one_more(work):
 @kernel
 def clear_slot(work, k):
     """Make slot k an empty cluster."""
-    work.clusters.columns[:, k] = 0.0
+    columns = work.clusters.columns
+    for s in range(columns.shape[0]):  # a loop: assigning slices takes numba seconds to compile
+        columns[s, k] = 0.0
     work.clusters.n_atoms[k] = 0
 
 

@@ -14,6 +14,7 @@ from dtree.hierarchy.incremental import (
     NONE,
     ROOTS,
     close_tree,
+    copy_row,
     give_back,
     log_d_to,
     log_d_to_roots,
@@ -86,7 +87,7 @@ def _copy_tree(pool, root):
         twin[k] = take_node(pool)
         old, new = nodes[k], twin[k]
         pool.atom[new] = pool.atom[old]
-        pool.statistics[new, :] = pool.statistics[old]
+        copy_row(pool.statistics, old, pool.statistics, new)
         pool.log_phi_h[new] = pool.log_phi_h[old]
         pool.log_phi_t[new] = pool.log_phi_t[old]
         pool.leaves[new] = pool.leaves[old]

@@ -85,7 +85,8 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
         for column in range(s):
             statistics[column] = clusters.columns[column, slot]
         draw_natural(work.model.family, statistics, rng, natural[slot])
-    statistics[:] = 0.0
+    for column in range(s):
+        statistics[column] = 0.0
     for fresh in range(log_new.shape[0]):  # largest first, so that an atom can stop at its slice
         log_jump[k + fresh] = log_new[log_new.shape[0] - 1 - fresh]
         draw_natural(work.model.family, statistics, rng, natural[k + fresh])

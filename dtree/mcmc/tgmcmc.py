@@ -82,8 +82,9 @@ def guide_of(problem: Problem, state: State) -> Guide:
 
 @kernel
 def _write_slot(work, row, k):
+    columns = work.clusters.columns
     for s in range(row.shape[0]):
-        work.clusters.columns[s, k] = row[s]
+        columns[s, k] = row[s]
     refresh_slot(work.cache, work.model.family, work.clusters, k)
 
 
@@ -101,7 +102,9 @@ def guided_split_merge(work, guide, rng):
     if a == b:
         size = gather_members(guide, labels, a, b, work.members)
         side = np.empty(size, dtype=np.int64)
-        log_q = allocate(work, guide, work.members, size, g, i, j, side, side, False, log_sides, rng)
+        log_q = allocate(
+            work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, side, False, log_sides, rng
+        )
         if log_uniform >= log_sides[0] + log_sides[1] - log_worth(work, a) - log_q:
             return False
         k = clusters.count[0]
@@ -126,7 +129,9 @@ def guided_split_merge(work, guide, rng):
     target = np.empty(size, dtype=np.int64)
     for position in range(size):
         target[position] = 1 if labels[work.members[position]] == b else 0
-    log_q = allocate(work, guide, work.members, size, g, i, j, side, target, True, log_sides, rng)
+    log_q = allocate(
+        work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, target, True, log_sides, rng
+    )
     if log_uniform >= gain + log_q:
         return False
     for position in range(size):
@@ -149,7 +154,8 @@ def score_subtree(work, guide, g, i):
     own = labels[i]
     k = clusters.count[0]
     block = work.row[0]
-    block[:] = 0.0
+    for s in range(block.shape[0]):
+        block[s] = 0.0
     touched = np.zeros(k, dtype=np.bool_)
     size = 0
     for place in range(guide.start[g], guide.stop[g]):

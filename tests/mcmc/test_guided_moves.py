@@ -43,7 +43,9 @@ def replayed_log_q(problem: Problem, guide: Guide, labels: np.ndarray, g: int, i
     target = (work.labels[work.members[:size]] == b).astype(np.int64)
     side, log_sides = np.empty(size, dtype=np.int64), np.empty(2)
     rng = np.random.default_rng(0)
-    log_q = allocate(work, guide, work.members, size, g, i, j, side, target, True, log_sides, rng)
+    log_q = allocate(
+        work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, target, True, log_sides, rng
+    )
     assert np.array_equal(side, target)
     return log_q
 
