@@ -111,10 +111,10 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
         if weight is not None and np.any(weight == 0):
             raise ValueError("sample_weight has zeros: leave out the rows that were never seen")
         if self._forest is None:
+            if isinstance(self.family, Family) and self.family.n_features != rows.shape[1]:
+                raise ValueError(f"the family has {self.family.n_features} features but X has {rows.shape[1]} columns")
             chosen = choose_model(rows, self.family, self.prior, weight)
             model = Model(chosen.family, chosen.prior, self.coarsening)
-            if model.family.n_features != rows.shape[1]:
-                raise ValueError(f"the family has {model.family.n_features} features but X has {rows.shape[1]} columns")
             self._forest = Forest(model, noisy=self.init == "noisy", balanced=self.balanced)
             self.family_, self.prior_ = model.family, model.prior
         order = self._rng.permutation(rows.shape[0]) if self.shuffle else None

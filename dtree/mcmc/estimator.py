@@ -96,10 +96,10 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
         keep = np.ones(rows.shape[0], dtype=bool) if weight is None else weight > 0
         used = rows[keep] if not keep.all() else rows
         weight = None if weight is None else weight[keep]
+        if isinstance(self.family, Family) and self.family.n_features != rows.shape[1]:
+            raise ValueError(f"the family has {self.family.n_features} features but X has {rows.shape[1]} columns")
         chosen = choose_model(used, self.family, self.prior, weight)
         model = Model(chosen.family, chosen.prior, self.coarsening)
-        if model.family.n_features != rows.shape[1]:
-            raise ValueError(f"the family has {model.family.n_features} features but X has {rows.shape[1]} columns")
         self.family_, self.prior_ = model.family, model.prior
         self.atoms_ = model.atoms(used, weight)
         self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
