@@ -62,23 +62,25 @@ class Pool(NamedTuple):
 def empty_pool(s: int, capacity: int, root_capacity: int) -> Pool:
     """A pool without nodes for statistics of s columns."""
 
-    def integers(n: int) -> np.ndarray:
+    def nothing(n: int) -> np.ndarray:
         return np.full(n, NONE, dtype=np.int64)
 
-    meta = np.array([0, NONE, 0, 0, 0, 0, 0], dtype=np.int64)
     return Pool(
-        *(integers(capacity) for _ in range(4)),
-        np.zeros((capacity, s)),
-        np.zeros(capacity),
-        np.zeros(capacity),
-        np.zeros(capacity, dtype=np.int64),
-        integers(capacity),
-        integers(root_capacity),
-        np.zeros((s, root_capacity)),
-        np.zeros(root_capacity),
-        np.zeros(s),
-        integers(capacity),
-        meta,
+        parent=nothing(capacity),
+        left=nothing(capacity),
+        right=nothing(capacity),
+        atom=nothing(capacity),
+        statistics=np.zeros((capacity, s)),
+        log_phi_h=np.zeros(capacity),
+        log_phi_t=np.zeros(capacity),
+        leaves=np.zeros(capacity, dtype=np.int64),
+        slot=nothing(capacity),
+        root=nothing(root_capacity),
+        root_statistics=np.zeros((s, root_capacity)),
+        scores=np.zeros(root_capacity),
+        merged=np.zeros(s),
+        queue=nothing(capacity),
+        meta=np.array([0, NONE, 0, 0, 0, 0, 0], dtype=np.int64),
     )
 
 

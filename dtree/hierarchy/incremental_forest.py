@@ -56,8 +56,8 @@ def join_roots(model, columns, log_phi_t):
         nearest[a] = np.argmin(log_d)
         nearest_log_d[a] = log_d[nearest[a]]
     for step in range(k - 1):
-        a = np.argmin(nearest_log_d)
-        b = nearest[a]
+        a = int(np.argmin(nearest_log_d))
+        b = int(nearest[a])
         if b < a:
             a, b = b, a
         _row_of_d(model, columns, log_phi_t, alive, a, k, log_phi_h, log_d)
@@ -272,10 +272,10 @@ class Forest:
                 next_log_phi_t.append(group_log_phi_t[survivor])
             numbers, k = np.array(next_numbers), len(next_numbers)
             columns, log_phi_t = np.ascontiguousarray(np.column_stack(next_columns)), np.array(next_log_phi_t)
-        size = np.empty(2 * m - 1, dtype=np.int64)
-        size[:m] = self._leaf_counts()
-        _sizes(left, right, size)
-        return Tree(left, right, size, log_phi_h, sum_over_partitions(left, right, log_phi_h))
+        sizes = np.empty(2 * m - 1, dtype=np.int64)
+        sizes[:m] = self._leaf_counts()
+        _sizes(left, right, sizes)
+        return Tree(left, right, sizes, log_phi_h, sum_over_partitions(left, right, log_phi_h))
 
     def _leaf_counts(self) -> np.ndarray:
         assert self.pool is not None

@@ -21,9 +21,9 @@ NEGLIGIBLE = 45.0  # a weight exp(-45) of the largest is below the rounding of t
 
 
 class Clusters(NamedTuple):
-    """Clusters in slots 0..k-1; `count[0]` is k. Two slots beyond k are free for proposals at any time."""
+    """Clusters in slots 0..k-1; `open[0]` is k. Two slots beyond k are free for proposals at any time."""
 
-    count: np.ndarray  # (1,)
+    open: np.ndarray  # (1,)
     columns: np.ndarray  # (s, capacity)
     log_marginal: np.ndarray  # (capacity,)
     n_atoms: np.ndarray  # (capacity,)
@@ -72,7 +72,7 @@ def load_partition(work, labels):
         k = max(k, labels[i] + 1)
         clusters.n_atoms[labels[i]] += 1
         shift_atom(work.cache, clusters, work.atoms, i, labels[i], 1.0)
-    clusters.count[0] = k
+    clusters.open[0] = k
     for slot in range(k):
         refresh_slot(work.cache, work.model.family, clusters, slot)
 
@@ -80,7 +80,7 @@ def load_partition(work, labels):
 @kernel
 def refresh_all(work):
     """Recompute what is cached about every cluster."""
-    for slot in range(work.clusters.count[0]):
+    for slot in range(work.clusters.open[0]):
         refresh_slot(work.cache, work.model.family, work.clusters, slot)
 
 
@@ -114,7 +114,7 @@ def log_worth(work, k):
 def log_worth_of_all(work):
     """Sum of log phi_h over clusters."""
     total = 0.0
-    for k in range(work.clusters.count[0]):
+    for k in range(work.clusters.open[0]):
         total += log_worth(work, k)
     return total
 
@@ -122,7 +122,7 @@ def log_worth_of_all(work):
 @kernel
 def room_for_one_more(work):
     """Whether a cluster can be opened and two slots stay free."""
-    return work.clusters.count[0] + 3 <= work.clusters.columns.shape[1]
+    return work.clusters.open[0] + 3 <= work.clusters.columns.shape[1]
 
 
 @kernel
@@ -147,8 +147,8 @@ def copy_slot(work, source, target):
 @kernel
 def close_slot(work, k):
     """Remove the empty cluster k; the last one moves into its slot."""
-    last = work.clusters.count[0] - 1
-    work.clusters.count[0] = last
+    last = work.clusters.open[0] - 1
+    work.clusters.open[0] = last
     if k == last:
         return
     copy_slot(work, last, k)
@@ -181,9 +181,9 @@ def move_atom(work, i, target):
     """Move atom i to another slot (slot k opens a cluster) and close its old cluster when nothing is left there."""
     clusters, family = work.clusters, work.model.family
     own = work.labels[i]
-    if target == clusters.count[0]:
+    if target == clusters.open[0]:
         clear_slot(work, target)
-        clusters.count[0] += 1
+        clusters.open[0] += 1
     shift_atom(work.cache, clusters, work.atoms, i, target, 1.0)
     clusters.n_atoms[target] += 1
     refresh_slot(work.cache, family, clusters, target)
@@ -207,7 +207,7 @@ def gibbs_sweep(work, order, begin, rng):
     family, prior, per_count = model.family, model.prior, model.per_count
     columns, scores, n_atoms = clusters.columns, clusters.scores, clusters.n_atoms
     for position in range(begin, order.shape[0]):
-        k = clusters.count[0]
+        k = clusters.open[0]
         if k + 3 > columns.shape[1]:
             return position
         i = order[position]

@@ -69,7 +69,7 @@ class Problem:
 
     def grown(self, work: Work) -> Work:
         """The same clusters with room for twice as many; bits of the statistics are kept."""
-        k = int(work.clusters.count[0])
+        k = int(work.clusters.open[0])
         new = make_work(work.model, self.atoms, self.log_alone, 2 * work.clusters.columns.shape[1])
         load_partition(new, work.labels)
         new.clusters.columns[:, :k] = work.clusters.columns[:, :k]
@@ -90,7 +90,7 @@ class Problem:
 
     def finish(self, work: Work, prior: Prior, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
         """End of a sweep: canonical labels, the resampled prior's vector, log joint at the new prior."""
-        k = int(work.clusters.count[0])
+        k = int(work.clusters.open[0])
         counts = np.rint(work.clusters.columns[0, :k] / self.model.coarsening)
         log_likelihood = float(work.clusters.log_marginal[:k].sum())
         prior = resample(prior, counts, rng, self.resample_hyperparameters)

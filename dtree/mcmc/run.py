@@ -129,7 +129,8 @@ def run_chain(
     ((20, 4), 20)
     """
     rule = sampler_named(sampler)
-    step, state_type = rule.function(rule.step), rule.function("State")
+    step = rule.function(rule.step)
+    state_type: Any = rule.function("State")
     rng = generator_from_array(checkpoint["generator"])
     state = state_type(*(checkpoint[f"state_{name}"].copy() for name in state_type._fields))
     first = int(checkpoint["sweep"])

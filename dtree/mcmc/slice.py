@@ -64,7 +64,7 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
     """
     clusters, atoms, labels = work.clusters, work.atoms, work.labels
     m, s = atoms.shape
-    k = clusters.count[0]
+    k = clusters.open[0]
     per_count = work.model.per_count
     log_occupied = np.empty(k)  # jumps in units of 1 / (1 + u)
     for slot in range(k):

@@ -84,7 +84,7 @@ def _scan(work, members, size, side, first, target, forced, rng):
 @kernel
 def _launch(work, i, j, members, size, side, scans, rng):
     """Build the launch state in the two slots beyond the clusters."""
-    first = work.clusters.count[0]
+    first = work.clusters.open[0]
     clear_slot(work, first)
     clear_slot(work, first + 1)
     _put(work, i, first, 1.0)
@@ -115,7 +115,7 @@ def split_merge_move(work, scans, rng):
             work.members[size] = atom
             size += 1
     side = np.empty(size, dtype=np.int64)
-    first = clusters.count[0]
+    first = clusters.open[0]
     if a == b:
         _launch(work, i, j, work.members, size, side, scans, rng)
         log_q = _scan(work, work.members, size, side, first, side, False, rng)
@@ -128,7 +128,7 @@ def split_merge_move(work, scans, rng):
                 labels[work.members[position]] = first
         copy_slot(work, first, a)
         copy_slot(work, first + 1, first)
-        clusters.count[0] += 1
+        clusters.open[0] += 1
         return True
     # A merge: the union first, since no launch state can rescue a union that is worth too little.
     row = work.row[0]

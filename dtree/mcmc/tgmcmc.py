@@ -107,8 +107,8 @@ def guided_split_merge(work, guide, rng):
         )
         if log_uniform >= log_sides[0] + log_sides[1] - log_worth(work, a) - log_q:
             return False
-        k = clusters.count[0]
-        clusters.count[0] += 1
+        k = clusters.open[0]
+        clusters.open[0] += 1
         clusters.n_atoms[k] = 0
         for position in range(size):
             if side[position] == 1:
@@ -152,7 +152,7 @@ def score_subtree(work, guide, g, i):
     """
     clusters, labels, prior = work.clusters, work.labels, work.model.prior
     own = labels[i]
-    k = clusters.count[0]
+    k = clusters.open[0]
     block = work.row[0]
     for s in range(block.shape[0]):
         block[s] = 0.0
@@ -190,14 +190,14 @@ def subtree_gibbs(work, guide, rng):
     g = draw_weighted(guide.node_weight, rng)
     i = draw_leaf(guide, g, rng)
     clusters, labels = work.clusters, work.labels
-    own, k = labels[i], clusters.count[0]
+    own, k = labels[i], clusters.open[0]
     size = score_subtree(work, guide, g, i)
     all_of_own = size == clusters.n_atoms[own]
     chosen = draw_index(clusters.scores, k + 1, rng)
     if chosen == own or (chosen == k and all_of_own):
         return
     if chosen == k:
-        clusters.count[0] += 1
+        clusters.open[0] += 1
         clear_slot(work, k)
     for position in range(size):
         labels[work.members[position]] = chosen

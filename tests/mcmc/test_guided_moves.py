@@ -111,7 +111,7 @@ def subtree_gibbs_matrix(problem: Problem, guide: Guide) -> np.ndarray:
             leaves = guide.order[guide.start[g] : guide.stop[g]]
             for i in leaves:
                 work = problem.load(labels, problem.model.prior)
-                k = int(work.clusters.count[0])
+                k = int(work.clusters.open[0])
                 size = score_subtree(work, guide, g, i)
                 block = work.members[:size].copy()
                 p = np.exp(work.clusters.scores[: k + 1] - work.clusters.scores[: k + 1].max())
@@ -186,7 +186,7 @@ def test_drawn_moves_follow_the_exact_matrix(move) -> None:
             move(work, guide, rng)
             labels = canonical(work.labels)
             counts[index[tuple(labels)]] += 1
-            assert int(work.clusters.count[0]) == labels.max() + 1
+            assert int(work.clusters.open[0]) == labels.max() + 1
         error = np.sqrt(matrix[row] * (1 - matrix[row]) / draws)
         assert np.all(np.abs(counts / draws - matrix[row]) < 5 * error + 1e-9)
 
@@ -202,7 +202,7 @@ def test_moves_keep_statistics_and_labels_together() -> None:
     work = problem.grown(work)
     for step in range(400):
         (guided_split_merge if step % 2 else subtree_gibbs)(work, guide, rng)
-        k = int(work.clusters.count[0])
+        k = int(work.clusters.open[0])
         for slot, members in enumerate([np.flatnonzero(work.labels == s) for s in range(k)]):
             assert work.clusters.n_atoms[slot] == len(members) > 0
             np.testing.assert_allclose(
