@@ -165,7 +165,7 @@ def make_files(
     else:
         # Ten certificates long, so that renewing does not mean changing what everyone trusts.
         authority, authority_key = make_authority(10 * days)
-        done = "made with a new authority: restart every party that trusted the old one"
+        done = "made with a new authority, restart every party that trusted the old one" if ca.exists() else "made"
         if not discard_authority_key:
             _write(ca_key, _key_bytes(authority_key), private=True)
         _write(ca, _certificate_bytes(authority), private=False)

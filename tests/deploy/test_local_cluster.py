@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -64,7 +67,7 @@ class Cluster:
         _until(lambda: "ready" in self.said() or self.process.poll() is not None)
         assert self.process.poll() is None, self.said()
         words = shlex.split(next(line for line in self.said().splitlines() if "dtree fit" in line))
-        self.options = dict(zip(words, words[1:]))
+        self.options = dict(itertools.pairwise(words))
 
     def said(self) -> str:
         return self.output.read_text()
@@ -98,13 +101,33 @@ def test_a_task_runs_over_tls_and_strangers_are_refused(cluster, tmp_path):
         assert all(worker["nthreads"] == 1 and worker["memory_limit"] == 10**9 for worker in workers.values())
         assert client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.allowed_failures) == 6
     address = cluster.options["--scheduler"]
-    with pytest.raises(OSError):  # noqa: PT011 - the words are Dask's
+    with pytest.raises(OSError):
         Client(address.replace("tls://", "tcp://"), timeout=2, set_as_default=False)
     make_certificates.make_files(tmp_path)  # good certificates, of an authority that the cluster does not know
     ca, cert, key = (str(tmp_path / name) for name in ("ca.pem", "cert.pem", "key.pem"))
     stranger = Security(require_encryption=True, tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key)
-    with pytest.raises(OSError):  # noqa: PT011 - the words are Dask's
+    with pytest.raises(OSError):
         Client(address, security=stranger, timeout=2, set_as_default=False)
+
+
+def _get(port: int, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code
+
+
+def test_http_answers_health_and_nothing_else(cluster):
+    with cluster.client() as client:
+        info = client.scheduler_info(n_workers=-1)
+    ports = [party["services"]["dashboard"] for party in (info, *info["workers"].values())]
+    assert len(ports) == 3
+    for port in ports:
+        assert _get(port, "/health") == 200
+        for path in ("/status", "/metrics", "/info/main/workers.html", "/api/v1/retire_workers"):
+            assert _get(port, path) == 404
 
 
 def test_killed_workers_come_back(cluster):
