@@ -90,6 +90,7 @@ start() {
         refuse "$python has no distributed or no cryptography: set PYTHON to the interpreter that dtree is installed in"
     mkdir -p "$dir"
     dir=$(cd "$dir" && pwd)
+    echo '*' >"$dir/.gitignore"
     rm -f "$dir"/*.pid "$dir/scheduler.json" "$dir/stopping"
     "$python" "$here/make_certificates.py" "$dir/certificates"
     local tls=(--tls-ca-file "$dir/certificates/ca.pem" --tls-cert "$dir/certificates/cert.pem"
