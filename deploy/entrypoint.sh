@@ -6,7 +6,7 @@ set -eu
 if [ -n "${DTREE_CPU_NAME:-}" ]; then # numba takes an empty name for a name
     export NUMBA_CPU_NAME="$DTREE_CPU_NAME"
 fi
-if [ ! -w "$DTREE_CACHE_DIR" ]; then
+if [ -d "$DTREE_CACHE_DIR" ] && [ ! -w "$DTREE_CACHE_DIR" ]; then
     copy=${TMPDIR:-/tmp}/dtree-cache
     mkdir -p "$copy"
     cp -R "$DTREE_CACHE_DIR/." "$copy/"

@@ -56,6 +56,7 @@ supervise() {
         echo "$child" >"$dir/$name.pid"
         wait "$child" || true
         child=''
+        if [ -e "$dir/stopping" ]; then exit 0; fi # Dask ends at Ctrl-C by itself
         if [ $((SECONDS - began)) -ge 30 ]; then pause=1; fi
         echo "$(date +%H:%M:%S) $name ended: starting it again in $pause s (see $dir/$name.log)"
         sleep "$pause" &
@@ -66,15 +67,18 @@ supervise() {
     done
 }
 
-stop_group() { # ask the supervisors to end their processes, and wait until they have
+stop_group() { # end the workers, then the scheduler, and wait until they have ended
     trap '' INT TERM
+    touch "$dir/stopping"
     echo "stopping"
     local pid
-    for pid in ${worker_supervisors[@]+"${worker_supervisors[@]}"} $scheduler_supervisor; do
-        kill -TERM "$pid" 2>/dev/null || true
-        wait "$pid" 2>/dev/null || true
-    done
-    rm -f "$dir"/*.pid "$dir/scheduler.json"
+    for pid in ${worker_supervisors[@]+"${worker_supervisors[@]}"}; do kill -TERM "$pid" 2>/dev/null || true; done
+    for pid in ${worker_supervisors[@]+"${worker_supervisors[@]}"}; do wait "$pid" 2>/dev/null || true; done
+    if [ -n "$scheduler_supervisor" ]; then
+        kill -TERM "$scheduler_supervisor" 2>/dev/null || true
+        wait "$scheduler_supervisor" 2>/dev/null || true
+    fi
+    rm -f "$dir"/*.pid "$dir/scheduler.json" "$dir/stopping"
     echo "stopped"
 }
 
@@ -86,7 +90,8 @@ start() {
         refuse "$python has no distributed or no cryptography: set PYTHON to the interpreter that dtree is installed in"
     mkdir -p "$dir"
     dir=$(cd "$dir" && pwd)
-    rm -f "$dir"/*.pid "$dir/scheduler.json"
+    echo '*' >"$dir/.gitignore"
+    rm -f "$dir"/*.pid "$dir/scheduler.json" "$dir/stopping"
     "$python" "$here/make_certificates.py" "$dir/certificates"
     local tls=(--tls-ca-file "$dir/certificates/ca.pem" --tls-cert "$dir/certificates/cert.pem"
         --tls-key "$dir/certificates/key.pem")

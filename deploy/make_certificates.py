@@ -152,6 +152,7 @@ def make_files(
 ) -> str:
     """Bring the folder's TLS files up to date; returns one sentence that says what was done."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / ".gitignore").write_text("*\n")  # keys are never to be committed
     ca, ca_key, cert, key = (folder / name for name in ("ca.pem", "ca-key.pem", "cert.pem", "key.pem"))
     authority = None if new_authority or not ca.exists() else x509.load_pem_x509_certificate(ca.read_bytes())
     if authority is not None and not _lasts(authority):

@@ -167,6 +167,31 @@ def test_stop_leaves_no_process_and_the_certificates_private(cluster):
     assert list(cluster.folder.glob("*.pid")) == []
 
 
+@pytest.mark.slow
+def test_a_killed_scheduler_comes_back_with_its_workers_and_ctrl_c_ends_them(tmp_path):
+    cluster = Cluster(tmp_path)
+    before = {name: cluster.pid(name) for name in ("scheduler", "worker-1", "worker-2")}
+    os.kill(before["scheduler"], signal.SIGKILL)
+
+    def all_are_back() -> bool:
+        if cluster.pid("scheduler") == before["scheduler"]:
+            return False
+        try:
+            with cluster.client() as client:
+                return len(client.scheduler_info(n_workers=-1)["workers"]) == 2
+        except OSError:
+            return False
+
+    _until(all_are_back, 120.0)
+    after = {name: cluster.pid(name) for name in before}
+    assert not set(before.values()) & set(after.values())
+    ended = cluster.said().count("starting it again")
+    os.killpg(cluster.process.pid, signal.SIGINT)  # as a terminal does: to the script and to all its children
+    assert cluster.process.wait(60) == 0
+    assert cluster.said().count("starting it again") == ended
+    _until(lambda: not any(map(_alive, after.values())))
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
