@@ -42,9 +42,13 @@ class Cluster(NamedTuple):
         return any(value is not None for value in self)
 
     @contextmanager
-    def client(self) -> Iterator[Any]:
-        """A Dask client for as long as the block lasts."""
+    def client(self, family: str) -> Iterator[Any]:
+        """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start."""
+        from dtree.core.families import FAMILIES
         from dtree.engine.cluster import cluster_client, security
+        from dtree.hierarchy.defaults import named
+
+        kind = named(FAMILIES, family, "family")
 
         tls = None
         given = [self.tls_ca, self.tls_cert, self.tls_key]
@@ -56,7 +60,7 @@ class Cluster(NamedTuple):
             from dtree.engine.cluster import configured_security
 
             tls = configured_security()
-        with cluster_client(self.scheduler, self.workers, self.memory_limit, tls=tls) as client:
+        with cluster_client(self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind]) as client:
             yield client
 
 
@@ -138,14 +142,14 @@ def _print_result(result: Any, started: float) -> None:
 
 
 def fit_large(
-    data: str, run: Path, cluster: Cluster, family: Any, prior: Any, coarsening: float, seed: int | None
+    data: str, run: Path, cluster: Cluster, family: str, prior: Any, coarsening: float, seed: int | None
 ) -> None:
     """Bayes K-means by passes, then the tree over its clusters."""
     from dtree.engine.fit import fit_dataset
 
     started = time.monotonic()
     try:
-        with cluster.client() as client, _pass_line() as show:
+        with cluster.client(family) as client, _pass_line() as show:
             result = fit_dataset(
                 data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show
             )
@@ -157,10 +161,11 @@ def fit_large(
 def resume_large(run: Path, cluster: Cluster) -> None:
     """Carry a stopped run on from its last finished pass."""
     from dtree.engine.fit import resume
+    from dtree.engine.runs import Run
 
     started = time.monotonic()
     try:
-        with cluster.client() as client, _pass_line() as show:
+        with cluster.client(Run(run).model().family.name) as client, _pass_line() as show:
             result = resume(run, client=client, progress=show)
     except KeyboardInterrupt:
         raise _stopped(run) from None
@@ -170,13 +175,14 @@ def resume_large(run: Path, cluster: Cluster) -> None:
 def predict_large(run: Path, data: str, target: Path, cluster: Cluster) -> None:
     """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
     from dtree.engine.fit import predict_dataset
+    from dtree.engine.runs import Run
 
     if target.suffix != ".zarr":
         raise ValueError(
             f"{run} was made by passes, so its predictions are written to a .zarr folder, not {target.name}"
         )
     started = time.monotonic()
-    with cluster.client() as client, err().status("labelling rows"):
+    with cluster.client(Run(run).model().family.name) as client, err().status("labelling rows"):
         rows = predict_dataset(run, data, target, client=client)
     took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")

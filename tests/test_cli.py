@@ -263,3 +263,25 @@ def test_completion_can_be_shown(tmp_path: Path) -> None:
         check=False,
     )
     assert result.stdout.split() == ["export"]
+
+
+def test_many_rows_go_through_the_engine_and_can_be_resumed_and_predicted(tmp_path: Path) -> None:
+    """One real cluster of two worker processes, from the command line."""
+    run, data = tmp_path / "large.zarr", tmp_path / "large-data.zarr"
+    done = _process(
+        "demo", "--rows", "12000", "--out", str(run), "--workers", "2", "--memory-limit", "1GB", folder=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "12 clusters" in done.stdout
+    assert "log evidence at least" in done.stdout
+    again = _process("resume", str(run), "--workers", "1", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "12 clusters" in again.stdout
+    assert "12 clusters" in _process("info", str(run), folder=tmp_path).stdout
+    refused = _process("predict", str(run), str(data), "--out", str(tmp_path / "labels.csv"), folder=tmp_path)
+    assert refused.returncode == 2
+    assert ".zarr folder" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    nothing = _process("resume", str(data), folder=tmp_path)
+    assert nothing.returncode == 2
+    assert "nothing to resume" in nothing.stderr

@@ -24,7 +24,7 @@ from dtree.engine.blocks import centre_here, centre_task, tree_here, tree_task
 from dtree.engine.cluster import worker_memory
 from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.execute import Here, OnCluster, executor
-from dtree.engine.runs import Run, create_labels, create_run, write_array
+from dtree.engine.runs import Run, create_labels, create_rows, create_run, write_array
 from dtree.engine.sources import Source
 from dtree.engine.tasks import (
     assign_task,
@@ -231,7 +231,11 @@ def read_tree(path: str | os.PathLike[str]) -> Tree:
 def predict_dataset(
     run: str | os.PathLike[str], data: Any, out: str | os.PathLike[str], client: Client | None = None
 ) -> int:
-    """Write the cluster of every row of `data` into a new int32 zarr array `out`; returns the number of rows."""
+    """Write `labels` (int32) and `log_density` (float64) of every row of `data` into a new zarr group `out`.
+
+    Labels are the clusters of the run, the leaves of its tree; densities are those of its mixture, normalised. Workers write
+    their own chunks, so nothing of the size of the data comes here. Returns the number of rows.
+    """
     opened = Run(run)
     if not opened.done:
         raise ValueError(f"{opened.path} is not finished: resume it first")
@@ -245,7 +249,9 @@ def predict_dataset(
                 f"the rows have {source.shape[1]} columns but the run was fitted on {opened.source.shape[1]}"
             )
         rows = min(chunk_rows_for(source, worker_memory(client)), source.shape[0])
-        create_labels(target, source.shape[0], rows)
+        zarr.create_group(str(target), zarr_format=3)
+        create_labels(target / "labels", source.shape[0], rows)
+        create_rows(target / "log_density", source.shape[0], rows, np.dtype(np.float64), np.nan)
         best, path = int(opened.attributes["best_pass"]), str(opened.path.resolve())
         arguments = [
             (path, opened.run_id, best, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)

@@ -257,9 +257,14 @@ def create_run(path: str | os.PathLike[str], attributes: dict[str, Any]) -> Run:
 
 def create_labels(path: Path, n: int, chunk_rows: int) -> None:
     """An int32 labels array filled with -1, one shard for each chunk of rows."""
+    create_rows(path, n, chunk_rows, np.dtype(np.int32), -1)
+
+
+def create_rows(path: Path, n: int, chunk_rows: int, dtype: np.dtype, fill: float) -> None:
+    """An array with one value per row and one shard for each chunk of rows, so that no two workers write one file."""
     small = chunk_rows // _LABEL_CHUNKS if chunk_rows % _LABEL_CHUNKS == 0 and chunk_rows >= 65536 else chunk_rows
     zarr.create_array(
-        str(path), shape=(n,), chunks=(small,), shards=(chunk_rows,), dtype=np.int32, fill_value=-1,
+        str(path), shape=(n,), chunks=(small,), shards=(chunk_rows,), dtype=dtype, fill_value=fill,
         zarr_format=3, overwrite=True, config={"write_empty_chunks": True},
     )  # fmt: skip
 

@@ -18,7 +18,9 @@ from dtree.core.families import FAMILIES
 from dtree.core.model import Model
 from dtree.engine.runs import Run
 from dtree.engine.sources import Source
+from dtree.hierarchy.predictive import log_mixture_density
 from dtree.kmeans.passes import ChunkSums, ClusterState, assign_chunk, combine_sums
+from dtree.kmeans.predictive import log_weights
 from dtree.kmeans.scoring import Scorer
 from dtree.kmeans.survey import Survey, check_rows, combine_surveys, survey_chunk
 
@@ -74,13 +76,22 @@ def final_labels_task(path: str, run_id: str, number: int, chunk: int) -> np.nda
 
 
 def predict_task(path: str, run_id: str, number: int, source: Source, bounds: tuple[int, int], out: str) -> int:
-    """Write the labels of new rows; returns their number."""
+    """Write the labels and log densities of new rows; returns their number."""
     _, model = _open_run(path, run_id)
-    _, scorer = _scorer_of(path, run_id, number)
+    state, scorer = _scorer_of(path, run_id, number)
     X = source.read(*bounds)
     check_rows(X, model.family, bounds[0])
-    labels = scorer.assign(X).best
-    with_room(lambda: zarr.open_array(out, mode="r+").__setitem__(slice(*bounds), labels.astype(np.int32)), out)
+    weights, new = log_weights(model, state.statistics)
+    found = {
+        "labels": scorer.assign(X).best.astype(np.int32),
+        "log_density": log_mixture_density(model.family, X, state.statistics, weights, new),
+    }
+
+    def write() -> None:
+        for name, values in found.items():
+            zarr.open_array(f"{out}/{name}", mode="r+")[bounds[0] : bounds[1]] = values
+
+    with_room(write, out)
     return bounds[1] - bounds[0]
 
 

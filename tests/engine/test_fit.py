@@ -15,6 +15,7 @@ from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.engine.blocks import leaves_task, merge_on_workers, tree_columns, tree_on_workers, triangle_blocks
 from dtree.engine.cluster import cluster_client
+from dtree.engine.estimators import open_run
 from dtree.engine.fit import fit_dataset, predict_dataset, read_result, read_tree, resume
 from dtree.engine.runs import Run
 from dtree.hierarchy.bhc import build_tree
@@ -116,9 +117,11 @@ def test_sparse_rows_out_of_core(tmp_path, client):
 
 def test_predict(reference, tmp_path, client):
     assert predict_dataset(reference / "run", rows(), tmp_path / "p.zarr", client) == 3000
-    predicted = zarr.open_array(str(tmp_path / "p.zarr"), mode="r")[...]
+    predicted = zarr.open_array(str(tmp_path / "p.zarr" / "labels"), mode="r")[...]
+    log_density = zarr.open_array(str(tmp_path / "p.zarr" / "log_density"), mode="r")[...]
     fitted = zarr.open_array(str(reference / "run" / "labels"), mode="r")[...]
     assert np.mean(predicted == fitted) > 0.98
+    assert np.allclose(log_density, open_run(reference / "run").score_samples(rows()), atol=1e-9)
     with pytest.raises(ValueError, match="columns"):
         predict_dataset(reference / "run", rows(d=2), tmp_path / "q.zarr")
 
