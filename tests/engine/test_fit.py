@@ -13,6 +13,7 @@ from scipy import sparse
 from dtree.core.families import Gaussian, Multinomial, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.engine import blocks
 from dtree.engine.blocks import leaves_task, merge_on_workers, tree_columns, tree_on_workers, triangle_blocks
 from dtree.engine.cluster import cluster_client
 from dtree.engine.fit import fit_dataset, predict_dataset, read_result, read_tree, resume
@@ -153,6 +154,17 @@ def test_blocks_on_workers_equal_blocks_here(client):
     for name, column in tree_columns(expected).items():
         assert column.tobytes() == getattr(found, name).tobytes(), name
     assert leaves_task(model, atoms, 3, 9, 12).held.tolist() == [3, 4, 5, 6, 7, 8]
+
+
+def test_central_task_shares_its_pairs_out(reference, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "_PAIRS_WORTH_SHARING", 3)
+    shared = []
+    real = blocks.merge_on_workers
+    monkeypatch.setattr(blocks, "merge_on_workers", lambda *args: shared.append(1) or real(*args))
+    with cluster_client(n_workers=2, processes=False, memory_limit="1.5GB", warm=False) as client:
+        fit_dataset(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)
+    assert shared
+    assert bits(tmp_path / "run") == bits(reference / "run")
 
 
 def test_triangle_blocks_cover_all_rows():
