@@ -12,11 +12,17 @@ __version__ = "0.1.0"
 
 _HOME = {
     "BHC": "dtree.estimators",
+    "BayesKMeans": "dtree.engine.estimators",
+    "BayesKMeansBHC": "dtree.engine.estimators",
     "Bernoulli": "dtree.core.families",
     "DiagonalGaussian": "dtree.core.families",
+    "DPMixtureMCMC": "dtree.mcmc.estimator",
+    "DPMixtureVB": "dtree.variational.estimator",
+    "DiffusionTree": "dtree.diffusion.estimator",
     "DirichletProcess": "dtree.core.priors",
     "Gaussian": "dtree.core.families",
     "GeneralizedGamma": "dtree.core.priors",
+    "IncrementalBHC": "dtree.hierarchy.incremental_estimator",
     "Multinomial": "dtree.core.families",
     "Poisson": "dtree.core.families",
     "Tree": "dtree.core.tree",
@@ -24,6 +30,10 @@ _HOME = {
     "dendrogram_purity": "dtree.hierarchy.purity",
     "evidence_bounds": "dtree.evidence",
     "exact_log_evidence": "dtree.evidence",
+    "open": "dtree.runs",
+    "plot_coarsening_path": "dtree.report.plots",
+    "plot_tree": "dtree.report.plots",
+    "save": "dtree.runs",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
@@ -38,10 +48,20 @@ if TYPE_CHECKING:
     from dtree.core.priors import DirichletProcess as DirichletProcess
     from dtree.core.priors import GeneralizedGamma as GeneralizedGamma
     from dtree.core.tree import Tree as Tree
+    from dtree.diffusion.estimator import DiffusionTree as DiffusionTree
+    from dtree.engine.estimators import BayesKMeans as BayesKMeans
+    from dtree.engine.estimators import BayesKMeansBHC as BayesKMeansBHC
     from dtree.estimators import BHC as BHC
     from dtree.evidence import evidence_bounds as evidence_bounds
     from dtree.evidence import exact_log_evidence as exact_log_evidence
+    from dtree.hierarchy.incremental_estimator import IncrementalBHC as IncrementalBHC
     from dtree.hierarchy.purity import dendrogram_purity as dendrogram_purity
+    from dtree.mcmc.estimator import DPMixtureMCMC as DPMixtureMCMC
+    from dtree.report.plots import plot_coarsening_path as plot_coarsening_path
+    from dtree.report.plots import plot_tree as plot_tree
+    from dtree.runs import open as open
+    from dtree.runs import save as save
+    from dtree.variational.estimator import DPMixtureVB as DPMixtureVB
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
+from dtree.cli_engine import (
+    LARGEST_EXACT,
+    Cluster,
+    MemoryOption,
+    SchedulerOption,
+    TlsCaOption,
+    TlsCertOption,
+    TlsKeyOption,
+    WorkersOption,
+    demo_large,
+    fit_large,
+    info_large,
+    is_large,
+    made_by_passes,
+    predict_large,
+    resume_large,
+)
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
 
 if TYPE_CHECKING:
@@ -63,16 +80,25 @@ def _options(
 @with_exit_codes
 def demo(
     out_: Annotated[Path, typer.Option("--out", help="Where to write the run.")] = Path("dtree-demo.zarr"),
-    rows: Annotated[int, typer.Option(help="How many creatures, at least 9.")] = 54,
+    rows: Annotated[int, typer.Option(help="How many rows, at least 9; above 10,000 they go through the engine.")] = 54,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up data.")] = 0,
     overwrite: OverwriteOption = False,
+    workers: WorkersOption = None,
+    memory_limit: MemoryOption = None,
 ) -> None:
     """Cluster a small built-in dataset: nine kinds of creature in three orders.
 
-    Writes the run, a picture of the tree (.png) and the data (.csv) to try the other commands on.
+    Writes the run, a picture of the tree (.png) and the data (.csv) to try the other commands on. With many rows it makes
+    a dataset on disk instead and takes it through the whole engine.
 
-    Example: `dtree demo --out dtree-demo.zarr`
+    Examples: `dtree demo --out dtree-demo.zarr` and `dtree demo --rows 5000000 --out large.zarr`
     """
+    if rows > LARGEST_EXACT:
+        from dtree.store.run import check_output
+
+        check_output(out_, overwrite=False)
+        demo_large(out_, rows, seed, Cluster(workers=workers, memory_limit=memory_limit))
+        return
     from dtree.datasets import nested_creatures
     from dtree.estimators import BHC
     from dtree.hierarchy.purity import dendrogram_purity
@@ -117,7 +143,9 @@ def fit(
     ] = "gaussian",
     prior: Annotated[str, typer.Option(help="Prior over partitions: dp or nggp.")] = "dp",
     alpha: Annotated[float | None, typer.Option(help="Concentration of the prior: more means more clusters.")] = None,
-    method: Annotated[str, typer.Option(help="exact or randomized (for many rows).")] = "exact",
+    method: Annotated[
+        str, typer.Option(help="auto, exact, randomized or bayes-kmeans (in passes, for rows beyond memory).")
+    ] = "auto",
     optimize: Annotated[bool, typer.Option("--optimize", help="Learn the hyperparameters from the data.")] = False,
     coarsening: Annotated[
         float, typer.Option(help="Trust in the likelihood, above 0 and at most 1; less gives fewer, broader clusters.")
@@ -125,23 +153,39 @@ def fit(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers.")] = None,
     labels_column: LabelsColumnOption = None,
     overwrite: OverwriteOption = False,
+    scheduler: SchedulerOption = None,
+    workers: WorkersOption = None,
+    memory_limit: MemoryOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
 ) -> None:
     """Fit a tree to a data file and write it as a run.
 
+    Few rows get the exact tree over single rows in this process. Many rows (or any options about workers) go through the
+    engine: Bayes K-means in passes over the file, then the exact tree over its clusters; such a run can be resumed.
+
     Example: `dtree fit dtree-demo.csv --labels-column kind --out creatures.zarr` (`dtree demo` makes that file)
     """
-    from dtree.estimators import BHC
-    from dtree.hierarchy.purity import dendrogram_purity
-    from dtree.runs import save
     from dtree.store.readers import read_rows
     from dtree.store.run import check_output
 
+    cluster = Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key)
     check_output(out_, overwrite)
+    if is_large(data, method, cluster):
+        if optimize or labels_column is not None or overwrite:
+            raise ValueError("a fit in passes does not take --optimize, --labels-column or --overwrite")
+        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed)
+        return
     rows = read_rows(data, labels_column=labels_column)
+    from dtree.estimators import BHC  # only now: a mistake in a file name should not wait for it
+    from dtree.hierarchy.purity import dendrogram_purity
+    from dtree.runs import save
+
     estimator = BHC(
         family=family,
         prior=_prior(prior, alpha),
-        method=method,
+        method="exact" if method == "auto" else method,
         optimize=optimize,
         coarsening=coarsening,
         random_state=seed,
@@ -162,15 +206,39 @@ def fit(
 
 @app.command()
 @with_exit_codes
+def resume(
+    run: RunArgument,
+    scheduler: SchedulerOption = None,
+    workers: WorkersOption = None,
+    memory_limit: MemoryOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+) -> None:
+    """Carry on a run in passes that was stopped, killed or cut off; at most one pass is repeated.
+
+    Example: `dtree resume run.zarr`
+    """
+    if not made_by_passes(run):
+        raise ValueError(f"{run} is not a run in passes, so there is nothing to resume")
+    resume_large(run, Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key))
+
+
+@app.command()
+@with_exit_codes
 def info(run: RunArgument) -> None:
     """Say what a run holds and where it came from.
 
     Example: `dtree info dtree-demo.zarr`
     """
-    from dtree.runs import open as open_run
+    if made_by_passes(run):
+        info_large(run)
+        return
     from dtree.store.run import read_provenance
 
     notes = read_provenance(run)
+    from dtree.runs import open as open_run
+
     model = open_run(run)
     print_fit(model, notes.get("row_names"))
     facts = {
@@ -193,24 +261,36 @@ def info(run: RunArgument) -> None:
 def predict(
     run: RunArgument,
     data: DataArgument,
-    out_: Annotated[Path, typer.Option("--out", help="labels.csv, labels.npy or labels.npz")],
+    out_: Annotated[
+        Path, typer.Option("--out", help="labels.csv, labels.npy or labels.npz; .zarr for a run in passes")
+    ],
     labels_column: LabelsColumnOption = None,
     overwrite: OverwriteOption = False,
+    scheduler: SchedulerOption = None,
+    workers: WorkersOption = None,
+    memory_limit: MemoryOption = None,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
 ) -> None:
     """Assign new rows to the clusters of a run, with the log density of each row.
 
     Example: `dtree predict dtree-demo.zarr dtree-demo.csv --labels-column kind --out labels.csv`
     """
-    from dtree.runs import open as open_run
+    if made_by_passes(run):
+        predict_large(run, data, out_, Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key))
+        return
     from dtree.store.readers import read_rows
     from dtree.store.run import read_provenance
 
     check_ending(out_, (".csv", ".npy", ".npz"))
     check_file(out_, overwrite)
-    model = open_run(run)
     remembered = read_provenance(run).get("labels_column")
     leave_out = [remembered] if remembered and labels_column is None else []
     rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
+    from dtree.runs import open as open_run
+
+    model = open_run(run)
     X = _framed(*_same_features(rows, model))
     with progress_bar():
         labels, log_density = model.predict(X), model.score_samples(X)
@@ -232,7 +312,6 @@ def export(
 
     Example: `dtree export dtree-demo.zarr --newick creatures.nwk --labels creatures.csv`
     """
-    from dtree.runs import open as open_run
     from dtree.store.commit import file_in_place
     from dtree.store.run import read_provenance
 
@@ -250,8 +329,10 @@ def export(
             check_ending(path, endings)
     for path in wanted:
         check_file(path, overwrite)
-    model = open_run(run)
     row_names = read_provenance(run).get("row_names")
+    from dtree.runs import open as open_run
+
+    model = open_run(run)
     leaf_names = row_names if row_names is not None and len(row_names) == model.tree_.n_leaves else None
     if newick is not None:
         with file_in_place(newick) as partial:

@@ -63,7 +63,7 @@ def with_exit_codes(command: Command) -> Command:
         except Exception as error:
             if os.environ.get("DTREE_DEBUG"):
                 raise
-            if isinstance(error, ValueError):
+            if isinstance(error, ValueError) and not _is_numerical_failure(error):
                 _complain("Error", str(error))
                 raise typer.Exit(BAD_INPUT) from None
             if isinstance(error, MemoryError):
@@ -73,6 +73,12 @@ def with_exit_codes(command: Command) -> Command:
             raise typer.Exit(RUN_FAILED) from None
 
     return run  # type: ignore[return-value]
+
+
+def _is_numerical_failure(error: Exception) -> bool:
+    """NumPy's LinAlgError is a ValueError, but nothing that the user wrote."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(error, numpy.linalg.LinAlgError)
 
 
 @contextmanager

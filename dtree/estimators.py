@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dtree.core.checks import as_counts, as_rows, require_values
+from dtree.core.checks import as_counts, as_rows, require_spread, require_values
 from dtree.core.families import FAMILIES, Family
 from dtree.core.model import Model
 from dtree.core.priors import Prior
@@ -42,6 +42,8 @@ def rows_for(estimator: Any, X: Any, reset: bool) -> Any:
     rows = as_rows(X, accept_sparse=kind.accepts_sparse)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     require_values(rows, kind.value_kind, kind.name)
+    if reset and kind.value_kind == "real":
+        require_spread(rows)
     return rows
 
 

@@ -291,6 +291,18 @@ def test_an_unwritable_file_system(fitted: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_a_numerical_failure_is_not_the_users_mistake(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def singular(*_: Any) -> None:
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr(BHC, "fit", singular)
+    result = CliRunner().invoke(
+        app, ["fit", f"{fitted}/good.csv", "--labels-column", "kind", "--out", f"{fitted}/new.zarr"]
+    )
+    assert result.exit_code == 1
+    assert "The run failed: Singular matrix" in result.stderr
+
+
 def test_a_failure_that_is_nobodys_mistake(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full_disk(*_: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 LARGEST_VALUE = 1e150  # squares must stay finite
+SMALLEST_SPREAD = 1e-140  # and must not vanish
 
 
 class NotNumbersError(TypeError, ValueError):
@@ -99,6 +100,17 @@ def _require_finite(rows: np.ndarray, what: str) -> None:
             i, j = np.argwhere(found)[0]
             place = f"{what} {i}, column {j}" if what == "row" else f"{what} {j}"
             raise ValueError(f"X contains {name} ({place}; {int(found.sum())} in all); {advice}")
+
+
+def require_spread(rows: np.ndarray) -> None:
+    """Raise when columns vary, but by so little that squared differences vanish."""
+    spread = rows.max(axis=0) - rows.min(axis=0)
+    tiny = (spread > 0) & (spread < SMALLEST_SPREAD)
+    if tiny.any():
+        column = int(np.flatnonzero(tiny)[0])
+        raise ValueError(
+            f"column {column} varies by only {spread[column]:g}, too little to square; rescale the data first"
+        )
 
 
 def require_values(rows: Any, kind: str, family: str) -> None:

@@ -36,6 +36,17 @@ def security(ca: str, certificate: str, key: str) -> Security:
     return Security(require_encryption=True, tls_ca_file=ca, **names)
 
 
+def configured_security() -> Security:
+    """TLS as Dask's own configuration (distributed.comm.tls.*, or its environment variables) says."""
+    tls: Any = Security(require_encryption=True)
+    if not tls.tls_ca_file or not tls.tls_client_cert:
+        raise ValueError(
+            "a tls:// scheduler needs certificates: give --tls-ca, --tls-cert and --tls-key, or set Dask's "
+            "distributed.comm.tls configuration"
+        )
+    return tls
+
+
 @contextmanager
 def cluster_client(
     scheduler: str | None = None,

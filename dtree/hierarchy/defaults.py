@@ -23,7 +23,7 @@ from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.hyperparameters import improve_on_tree, log_bound
 from dtree.hierarchy.statistics import node_statistics
 
-_SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.005)
+_SHARES = (0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)
 _STARTS_REFINED = 3  # the most promising shares, on which the family is refined
 _ROUNDS = 6
 _STEPS_PER_ROUND = 3

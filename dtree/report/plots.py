@@ -261,20 +261,19 @@ def plot_coarsening_path(path: Any, ax: Any = None) -> Any:
 
     Parameters
     ----------
-    path : what `dtree.coarsening_path` returns: columns `coarsening` and `n_clusters`, as a mapping (or data frame) of
-        columns or a sequence of records.
+    path : what `dtree.coarsening_path` returns, or a mapping with its `zetas` and `n_clusters`.
     ax : Matplotlib axes; a new figure when None.
 
     Returns the axes.
 
     >>> import matplotlib; matplotlib.use("agg")
-    >>> ax = plot_coarsening_path({"coarsening": [1.0, 0.7, 0.5], "n_clusters": [9, 7, 2]})
+    >>> ax = plot_coarsening_path({"zetas": [1.0, 0.7, 0.5], "n_clusters": [9, 7, 2]})
     >>> ax.lines[0].get_ydata().tolist()
     [2, 7, 9]
     """
-    coarsening, clusters = (_column(path, name) for name in ("coarsening", "n_clusters"))
+    coarsening, clusters = (_column(path, name) for name in ("zetas", "n_clusters"))
     if coarsening.shape != clusters.shape or coarsening.ndim != 1 or coarsening.size == 0:
-        raise ValueError("a coarsening path has one number of clusters for each coarsening, and at least one")
+        raise ValueError("a coarsening path has one number of clusters for each zeta, and at least one")
     order = np.argsort(coarsening, kind="stable")
     coarsening, clusters = coarsening[order], clusters[order].astype(np.int64)
     if ax is None:
@@ -304,8 +303,6 @@ def plot_coarsening_path(path: Any, ax: Any = None) -> Any:
 
 def _column(path: Any, name: str) -> np.ndarray:
     try:
-        if isinstance(path, Mapping) or hasattr(path, "columns"):
-            return np.asarray(path[name])
-        return np.asarray([record[name] if isinstance(record, Mapping) else getattr(record, name) for record in path])
-    except (KeyError, AttributeError, TypeError):
-        raise ValueError(f"a coarsening path needs '{name}' for each of its points") from None
+        return np.asarray(path[name] if isinstance(path, Mapping) else getattr(path, name))
+    except (KeyError, AttributeError):
+        raise ValueError(f"a coarsening path needs its '{name}'") from None

@@ -8,7 +8,8 @@
 | `.parquet` | every numeric column | the columns; likewise |
 | `.zarr` | the array, or `X` (or `folder.zarr:name`) of a group | attributes `feature_names`, `row_names` |
 
-Nothing is ever unpickled. Whatever is wrong with a file, the caller gets one sentence (`ValueError`) that says what and
+A csv file has a header unless its first line is all numbers (0, 1, 2, ... above fractions is a header too); commas,
+semicolons and tabs are understood. Nothing is ever unpickled. Whatever is wrong with a file, the caller gets one sentence (`ValueError`) that says what and
 what to do about it.
 """
 

@@ -17,16 +17,16 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtree import __version__
 from dtree.store.commit import check_place, folder_in_place
 from dtree.store.layout import is_run, read_arrays, read_header, write_arrays
 
@@ -138,21 +138,10 @@ def _kind(name: str, run: Path) -> Kind:
 def versions() -> dict[str, str]:
     """Versions of everything that may change a number."""
     found = {"python": platform.python_version(), "platform": f"{sys.platform} {platform.machine()}"}
-    for package in ("dtree", "numpy", "scipy", "numba", "zarr"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = _version_of_sources() if package == "dtree" else "unknown"
+    found["dtree"] = __version__
+    for package in ("numpy", "scipy", "numba", "zarr"):
+        found[package] = version(package)
     return found
-
-
-def _version_of_sources() -> str:
-    """The version when dtree runs from its source tree without being installed."""
-    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    try:
-        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
-    except (OSError, KeyError, ValueError):
-        return "unknown"
 
 
 def fingerprint(X: Any) -> str:

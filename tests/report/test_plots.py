@@ -9,7 +9,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import pandas
 import pytest
 from matplotlib import pyplot as plt
 
@@ -124,24 +123,21 @@ def test_only_trees_and_fitted_models_can_be_drawn() -> None:
         plot_tree(np.zeros(3))
 
 
-PATH = {"coarsening": [1.0, 0.8, 0.6, 0.4], "n_clusters": [9, 7, 7, 2]}
+PATH = {"zetas": [1.0, 0.8, 0.6, 0.4], "n_clusters": [9, 7, 7, 2]}
 
 
-@pytest.mark.parametrize("form", ["mapping", "records", "objects", "frame"])
-def test_a_coarsening_path_in_every_form(form: str) -> None:
-    records = [dict(zip(PATH, values)) for values in zip(*PATH.values())]
-    path = {
-        "mapping": PATH,
-        "records": records,
-        "objects": [SimpleNamespace(**record) for record in records],
-        "frame": pandas.DataFrame(PATH),
-    }[form]
+@pytest.mark.parametrize("path", [PATH, SimpleNamespace(**PATH)])
+def test_a_coarsening_path(path: Any) -> None:
     line = plot_coarsening_path(path).lines[0]
     assert line.get_xdata().tolist() == [0.4, 0.6, 0.8, 1.0]
     assert line.get_ydata().tolist() == [2, 7, 7, 9]
 
 
-@pytest.mark.parametrize("path", [{}, {"coarsening": [1.0]}, [], [3], {"coarsening": [1.0], "n_clusters": [1, 2]}])
+def test_many_clusters_are_drawn_on_a_logarithmic_scale() -> None:
+    assert plot_coarsening_path({"zetas": [1.0, 0.5], "n_clusters": [300, 2]}).get_yscale() == "log"
+
+
+@pytest.mark.parametrize("path", [{}, {"zetas": [1.0]}, [], 3, {"zetas": [1.0], "n_clusters": [1, 2]}])
 def test_what_is_not_a_coarsening_path(path: Any) -> None:
     with pytest.raises(ValueError, match="a coarsening path"):
         plot_coarsening_path(path)

@@ -42,26 +42,47 @@ def _log_marginal(family, statistics):
     return total
 
 
-@implements(log_marginal_merged, CompiledBernoulli)
 @kernel
-def _log_marginal_merged(family, columns, row, start, stop, out):
-    d = family.ones.shift.shape[0]
+def _merge_points(family, columns, row, start, stop, out):
+    """Scores of `row` with columns that hold one point each: linear in the point's zeros and ones."""
+    unit = 1.0 / family.ones.per_count  # one point's count: 1, or zeta when coarsened
+    count = row[0] + unit
+    constant = _count_term(family, count)
+    for k in range(start, stop):
+        out[k] = 0.0
+    for j in range(family.ones.shift.shape[0]):
+        ones = row[1 + j]
+        with_zero = log_gamma_ratio(family.ones, j, ones) + log_gamma_ratio(family.zeros, j, count - ones)
+        with_one = log_gamma_ratio(family.ones, j, ones + unit) + log_gamma_ratio(family.zeros, j, row[0] - ones)
+        constant += with_zero
+        slope = (with_one - with_zero) / unit
+        values = columns[1 + j]
+        for k in range(start, stop):
+            out[k] += slope * values[k]
+    for k in range(start, stop):
+        out[k] += constant
+
+
+@kernel
+def _merge_clusters(family, columns, row, clusters, out):
+    """Scores of `row` with columns of several points each, by table."""
     last_count = -1.0
     count_term = 0.0
-    for k in range(start, stop):  # most candidates in a row have the same count, so its term is kept
-        count = row[0] + columns[0, k]
+    for i in range(clusters.shape[0]):  # many candidates in a row have the same count, so its term is kept
+        count = row[0] + columns[0, clusters[i]]
         if count != last_count:
             count_term = _count_term(family, count)
             last_count = count
-        out[k] = count_term
+        out[clusters[i]] = count_term
     per_count = family.ones.per_count
-    for j in range(d):
+    for j in range(family.ones.shift.shape[0]):
         ones_row = row[1 + j]
         one_start, one_length = family.ones.start[j], family.ones.length[j]
         zero_start, zero_length = family.zeros.start[j], family.zeros.length[j]
-        ones_columns = columns[1 + j]
-        for k in range(start, stop):
-            ones = ones_row + ones_columns[k]
+        values = columns[1 + j]
+        for i in range(clusters.shape[0]):
+            k = clusters[i]
+            ones = ones_row + values[k]
             zeros = row[0] + columns[0, k] - ones
             one_index = table_index(ones, per_count, one_length)
             zero_index = table_index(zeros, per_count, zero_length)
@@ -69,6 +90,21 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
                 out[k] += family.ones.values[one_start + one_index] + family.zeros.values[zero_start + zero_index]
             else:
                 out[k] += log_gamma_ratio(family.ones, j, ones) + log_gamma_ratio(family.zeros, j, zeros)
+
+
+@implements(log_marginal_merged, CompiledBernoulli)
+@kernel
+def _log_marginal_merged(family, columns, row, start, stop, out):
+    clusters = np.empty(stop - start, dtype=np.int64)
+    n_clusters = 0
+    for k in range(start, stop):
+        if columns[0, k] * family.ones.per_count != 1.0:
+            clusters[n_clusters] = k
+            n_clusters += 1
+    if n_clusters < stop - start:
+        _merge_points(family, columns, row, start, stop, out)  # what it writes for clusters is written over
+    if n_clusters > 0:
+        _merge_clusters(family, columns, row, clusters[:n_clusters], out)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -187,6 +187,8 @@ class Gaussian(Family):
         grows without bound as a cluster becomes flat.
         """
         d = self.n_features
+        if not np.all(np.diag(self._covariance(statistics[-1])) > 0):
+            return self  # (almost) nothing varies, so there is nothing to learn from
         likely = weights > 1e-8 * weights.sum()
         statistics, total, weights = statistics[likely], statistics[-1], weights[likely]
         strength, dof, mean, scale = self.posterior(statistics)

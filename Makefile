@@ -1,0 +1,43 @@
+# Two commands for a fresh machine with Python 3.11+, make and a C compiler:
+#   make demo   sets up and runs the main job on a built-in dataset
+#   make test   sets up and passes the tests
+# Each makes its own virtual environment in .venv when there is none.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := deploy/constraints.txt
+JOBS ?= 2
+
+.PHONY: demo test test-slow lint types clean
+
+$(BIN)/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "dtree needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[plot,parquet]"
+	touch $@
+
+$(VENV)/.dev: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
+	touch $@ $(VENV)/.run
+
+demo: $(VENV)/.run
+	$(BIN)/dtree demo --out dtree-demo.zarr --overwrite
+
+test: $(VENV)/.dev lint types
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope
+
+test-slow: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) dtree-demo*

@@ -1,0 +1,70 @@
+"""Incremental BHC: the 10k data of [LC15], and a stream of a million rows whose cost per row must not grow.
+
+python -m benchmarks.incremental --data DIR [--rows 1000000]
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+
+from benchmarks.measure import data_folder, load, machine, print_table, seconds
+from dtree.core.families import Gaussian, moments_of
+from dtree.core.model import Model
+from dtree.core.priors import DirichletProcess
+from dtree.hierarchy.bhc import build_tree
+from dtree.hierarchy.incremental_forest import Forest
+
+BLOCK = 100_000
+
+
+def grow(model: Model, atoms: np.ndarray, order: np.ndarray, balanced: bool) -> Forest:
+    forest = Forest(model, balanced=balanced)
+    forest.insert(atoms, order)
+    return forest
+
+
+def main() -> None:
+    parser, parse = data_folder(__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    arguments = parse()
+    print(machine())
+    rows = []
+    for name in ("tgmcmc_toy", "tgmcmc_10k"):
+        arrays = load(arguments.data, name)
+        X, y = arrays["X"].astype(float), arrays["y"]
+        model = Model(Gaussian.paper_prior(X), DirichletProcess(1.0))
+        atoms, order = model.atoms(X), np.random.default_rng(0).permutation(X.shape[0])
+        grow(model, atoms[:50], np.arange(50), True).tree().validate()
+        for balanced in (True, False):
+            took, forest = seconds(lambda a=atoms, o=order, b=balanced, m=model: grow(m, a, o, b), 2)
+            joined, tree = seconds(forest.tree)
+            tree.validate()
+            labels = tree.cut()
+            title = "balanced" if balanced else "as printed"
+            score = adjusted_rand_score(y, labels)
+            rows.append([name, title, took, joined, labels.max() + 1, score, float(tree.log_phi_t[-1])])
+        if X.shape[0] < 2000:
+            took, tree = seconds(lambda m=model, a=atoms: build_tree(m, a))
+            labels = tree.cut()
+            score = adjusted_rand_score(y, labels)
+            rows.append([name, "exact BHC", took, 0.0, labels.max() + 1, score, float(tree.log_phi_t[-1])])
+    print_table("Trees", ["data", "how", "insert s", "join s", "clusters", "ARI", "log phi_t"], rows)
+
+    rng = np.random.default_rng(1)
+    centres = 5.0 * rng.normal(size=(50, 6))
+    first = centres[rng.integers(50, size=10_000)] + rng.normal(size=(10_000, 6))
+    model = Model(Gaussian.defaults(moments_of(first), share=0.05), DirichletProcess(1.0))
+    forest, blocks = Forest(model), []
+    for start in range(0, arguments.rows, BLOCK):
+        atoms = model.atoms(centres[rng.integers(50, size=BLOCK)] + rng.normal(size=(BLOCK, 6)))
+        began = time.perf_counter()
+        forest.insert(atoms)
+        blocks.append([start + BLOCK, 1e6 * (time.perf_counter() - began) / BLOCK, forest.n_trees])
+    print_table("Stream of 50 clusters in 6 dimensions", ["rows seen", "microseconds per row", "trees"], blocks)
+
+
+if __name__ == "__main__":
+    main()

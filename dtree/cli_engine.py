@@ -1,0 +1,233 @@
+"""The commands' road through the engine: datasets of any size, in passes, on a local cluster or a running one."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from dtree.cli_console import err, out, say
+
+LARGEST_EXACT = 10_000  # rows up to which `--method auto` builds the exact tree over single rows
+
+SchedulerOption = Annotated[
+    str | None, typer.Option(help="Address of a running Dask scheduler, e.g. tls://host:8786; else a local cluster.")
+]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Worker processes of the local cluster.")]
+MemoryOption = Annotated[str | None, typer.Option(help="Memory of each local worker, e.g. 1GB.")]
+TlsCaOption = Annotated[Path | None, typer.Option(help="Certificate authority of a TLS scheduler.")]
+TlsCertOption = Annotated[Path | None, typer.Option(help="Certificate of this client.")]
+TlsKeyOption = Annotated[Path | None, typer.Option(help="Key of this client.")]
+
+
+class Cluster(NamedTuple):
+    """Which workers do the work, as given on the command line."""
+
+    scheduler: str | None = None
+    workers: int | None = None
+    memory_limit: str | None = None
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything was said about workers."""
+        return any(value is not None for value in self)
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
+        """A Dask client for as long as the block lasts."""
+        from dtree.engine.cluster import cluster_client, security
+
+        tls = None
+        given = [self.tls_ca, self.tls_cert, self.tls_key]
+        if any(given):
+            if not all(given):
+                raise ValueError("TLS needs all three of --tls-ca, --tls-cert and --tls-key")
+            tls = security(*(str(path) for path in given))
+        elif self.scheduler is not None and self.scheduler.startswith("tls://"):
+            from dtree.engine.cluster import configured_security
+
+            tls = configured_security()
+        with cluster_client(self.scheduler, self.workers, self.memory_limit, tls=tls) as client:
+            yield client
+
+
+def is_large(data: str, method: str, cluster: Cluster) -> bool:
+    """Whether a fit goes through the engine: asked for, or too many rows for the exact tree."""
+    if method == "bayes-kmeans":
+        return True
+    if method != "auto":
+        if cluster.wanted:
+            raise ValueError(f"--method {method} runs in one process: leave out the options about workers")
+        return False
+    return cluster.wanted or _rows_in(data) > LARGEST_EXACT
+
+
+def _rows_in(data: str) -> float:
+    """Number of rows of a file if it can be told without reading it, else 0; mistakes are left to the reader."""
+    path = Path(data)
+    try:
+        if path.suffix == ".npy":
+            import numpy as np
+
+            return float(np.load(path, mmap_mode="r", allow_pickle=False).shape[0])
+        if path.suffix == ".zarr":
+            import zarr
+
+            opened = zarr.open(str(path), mode="r")
+            return float(opened.shape[0]) if hasattr(opened, "shape") else math.inf
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            return math.inf if path.is_dir() else float(pq.ParquetFile(path).metadata.num_rows)
+    except Exception:
+        return 0.0
+    return 0.0
+
+
+def made_by_passes(run: Path) -> bool:
+    """Whether a folder is a run of the engine, finished or not."""
+    try:
+        attributes = json.loads((run / "zarr.json").read_bytes()).get("attributes", {})
+    except (OSError, ValueError, AttributeError):
+        return False
+    return isinstance(attributes, dict) and "run_id" in attributes
+
+
+@contextmanager
+def _pass_line() -> Iterator[Any]:
+    """A callback that shows each pass: a live line for a person, one plain line a pass for a log."""
+    console = err()
+    with console.status("reading the data once") as status:
+
+        def show(step: Any) -> None:
+            line = (
+                f"pass {step.number}: objective {step.objective:.6g}, {step.n_clusters} clusters, "
+                f"{step.rows_per_second:,.0f} rows/s"
+            )
+            if console.is_terminal:
+                status.update(line)
+            else:
+                console.print(line, markup=False)
+
+        yield show
+
+
+def _stopped(run: Path) -> typer.Exit:
+    say(f"Stopped. What was done is kept: 'dtree resume {run}' carries on.")
+    return typer.Exit(130)
+
+
+def _print_result(result: Any, started: float) -> None:
+    bound = "" if result.log_evidence_bound is None else f", log evidence at least {result.log_evidence_bound:.6g}"
+    rows = result.trace[-1].rows if result.trace else 0
+    took = time.monotonic() - started
+    out().print(
+        f"{rows:,} rows: {result.n_clusters} clusters after {len(result.trace)} passes{bound} ({took:.1f} s)",
+        markup=False,
+    )
+    say(f"run: {result.path}")
+
+
+def fit_large(
+    data: str, run: Path, cluster: Cluster, family: Any, prior: Any, coarsening: float, seed: int | None
+) -> None:
+    """Bayes K-means by passes, then the tree over its clusters."""
+    from dtree.engine.fit import fit_dataset
+
+    started = time.monotonic()
+    try:
+        with cluster.client() as client, _pass_line() as show:
+            result = fit_dataset(
+                data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show
+            )
+    except KeyboardInterrupt:
+        raise _stopped(run) from None
+    _print_result(result, started)
+
+
+def resume_large(run: Path, cluster: Cluster) -> None:
+    """Carry a stopped run on from its last finished pass."""
+    from dtree.engine.fit import resume
+
+    started = time.monotonic()
+    try:
+        with cluster.client() as client, _pass_line() as show:
+            result = resume(run, client=client, progress=show)
+    except KeyboardInterrupt:
+        raise _stopped(run) from None
+    _print_result(result, started)
+
+
+def predict_large(run: Path, data: str, target: Path, cluster: Cluster) -> None:
+    """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
+    from dtree.engine.fit import predict_dataset
+
+    if target.suffix != ".zarr":
+        raise ValueError(
+            f"{run} was made by passes, so its predictions are written to a .zarr folder, not {target.name}"
+        )
+    started = time.monotonic()
+    with cluster.client() as client, err().status("labelling rows"):
+        rows = predict_dataset(run, data, target, client=client)
+    took = time.monotonic() - started
+    say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
+
+
+def info_large(run: Path) -> None:
+    """What a run made by passes holds, finished or not."""
+    from dtree.engine.runs import Run
+
+    opened = Run(run)
+    source = opened.source
+    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {source.path}")
+    if opened.done:
+        at = opened.attributes
+        say(f"{at['n_clusters']} clusters after pass {at['best_pass']}, log joint {at['log_joint']:.6g}")
+        if at["log_evidence_bound"] is not None:
+            say(f"log evidence at least {at['log_evidence_bound']:.6g}")
+    else:
+        done = opened.generations()
+        say(f"not finished: {done[-1] if done else 0} passes done; 'dtree resume {run}' carries on")
+    model = opened.model()
+    say(f"family: {model.family!r}")
+    say(f"prior: {model.prior!r}")
+    say(f"command: {' '.join(opened.attributes['command'])}")
+
+
+def make_rows(path: Path, rows: int, seed: int, features: int = 8, clusters: int = 12) -> None:
+    """A dataset on disk of any number of rows: clusters in groups, written chunk by chunk."""
+    import numpy as np
+    import zarr
+
+    chunk = 250_000
+    rng = np.random.default_rng(seed)
+    groups = 12.0 * rng.normal(size=(4, features))
+    centres = groups[np.arange(clusters) % 4] + 4.0 * rng.normal(size=(clusters, features))
+    array = zarr.create_array(
+        store=str(path), shape=(rows, features), chunks=(min(chunk, rows), features), dtype="f4", compressors=None
+    )
+    for number, start in enumerate(range(0, rows, chunk)):
+        part = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+        n = min(chunk, rows - start)
+        member = part.integers(0, clusters, n)
+        array[start : start + n] = centres[member] + part.normal(size=(n, features))
+
+
+def demo_large(run: Path, rows: int, seed: int, cluster: Cluster) -> None:
+    """Make a dataset on disk and take it through the whole path."""
+    data = run.with_name(run.stem + "-data.zarr")
+    if data.exists():
+        raise ValueError(f"{data} exists already: remove it or choose another --out")
+    say(f"writing {rows:,} rows to {data}")
+    make_rows(data, rows, seed)
+    fit_large(str(data), run, cluster, "gaussian-diag", "dp", 1.0, seed)
+    predict_large(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster)

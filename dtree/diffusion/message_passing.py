@@ -1,0 +1,431 @@
+"""Full message passing over divergence times (EP) with mean-field hyperparameters (VMP), section 3.1 of the paper.
+
+q(t) is a Gaussian built from one site per internal node (the time prior) and one site per branch (everything the data
+and the constraint 0 < t_b - t_a < 1 say about its length). Gaussian belief propagation on the tree of times gives the
+cavities.
+
+- Time prior: the incoming Gaussian is mapped to the Beta of equal mean and variance, multiplied by (1-t)^(cJ-1), and
+  mapped back.
+- Branch: with the location messages at the mean times held fixed, the data depend on the branch length through prod_d
+  N(gap_d; 0, sigma2 (delta + v_a + v_b)); its moments under the truncated Gaussian cavity are found by quadrature, so
+  that constraint and normal factor are one factor here and no intermediate variance variable is needed.
+- 1/sigma2 and c: Gamma mean-field factors. The paper gives sigma2 itself a Gaussian; a Gamma on the precision is its
+  EM choice.
+
+The evidence is the usual EP energy. EP need not converge; `converged` and `message` say so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.polynomial.legendre import leggauss
+from scipy.special import betaln, digamma, gammaln
+
+from dtree.core.jit import kernel
+from dtree.diffusion.belief import Leaves, all_messages
+from dtree.diffusion.em import mean_field_at_times
+from dtree.diffusion.laplace import Evidence
+from dtree.diffusion.objective import Hyper, Workspace
+from dtree.diffusion.prior import log_structure_prior
+from dtree.diffusion.tree import Columns
+
+NODES, WEIGHTS = leggauss(48)
+
+
+class TimeSites(NamedTuple):
+    """Natural parameters (precision, shift) of the node sites (n-1, 2) and the branch sites (2n-1, 2)."""
+
+    node: np.ndarray
+    branch: np.ndarray
+
+
+@kernel
+def across_branch(
+    precision: float, shift: float, site_precision: float, site_shift: float
+) -> tuple[float, float, float]:
+    """Integrate the far end of a branch with site exp(-tau/2 delta^2 + nu delta), delta = t_far - t_near.
+
+    The far end has the message (precision, shift); returns precision, shift and log constant in the near end.
+    """
+    total = precision + site_precision
+    pull = shift + site_shift
+    return (
+        site_precision * precision / total,
+        site_precision * pull / total - site_shift,
+        0.5 * math.log(2 * math.pi / total) + 0.5 * pull * pull / total,
+    )
+
+
+@kernel
+def gaussian_times(
+    order: np.ndarray,
+    parent: np.ndarray,
+    child: np.ndarray,
+    root: int,
+    node: np.ndarray,
+    branch: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+) -> tuple[float, bool]:
+    """Belief propagation on the tree of times; up[i] from the subtree of i, down[i] at the parent of i from the rest.
+
+    Returns the log integral of all sites and whether every message was proper.
+    """
+    n = (parent.shape[0] + 1) // 2
+    total = 0.0
+    for i in order:
+        up[i, 0] = node[i - n, 0]
+        up[i, 1] = node[i - n, 1]
+        for side in range(2):
+            k = child[i, side]
+            if k < n:  # the far end is at time 1
+                up[i, 0] += branch[k, 0]
+                up[i, 1] += branch[k, 0] - branch[k, 1]
+                total += branch[k, 1] - 0.5 * branch[k, 0]
+            else:
+                if not up[k, 0] + branch[k, 0] > 0.0:
+                    return 0.0, False
+                precision, shift, constant = across_branch(up[k, 0], up[k, 1], branch[k, 0], branch[k, 1])
+                up[i, 0] += precision
+                up[i, 1] += shift
+                total += constant
+    precision = up[root, 0] + branch[root, 0]
+    if not precision > 0.0:
+        return 0.0, False
+    shift = up[root, 1] + branch[root, 1]
+    total += 0.5 * math.log(2 * math.pi / precision) + 0.5 * shift * shift / precision
+    for step in range(order.shape[0] - 1, -1, -1):
+        i = order[step]
+        # what node i knows from above, itself included, without either child
+        if parent[i] < 0:
+            above_precision = branch[i, 0]
+            above_shift = branch[i, 1]
+        else:
+            if not down[i, 0] + branch[i, 0] > 0.0:
+                return 0.0, False
+            above_precision, above_shift, _ = across_branch(down[i, 0], down[i, 1], branch[i, 0], -branch[i, 1])
+        for side in range(2):
+            k = child[i, side]
+            other = child[i, 1 - side]
+            down[k, 0] = above_precision + node[i - n, 0]
+            down[k, 1] = above_shift + node[i - n, 1]
+            if other < n:
+                down[k, 0] += branch[other, 0]
+                down[k, 1] += branch[other, 0] - branch[other, 1]
+            else:
+                precision, shift, _ = across_branch(up[other, 0], up[other, 1], branch[other, 0], branch[other, 1])
+                down[k, 0] += precision
+                down[k, 1] += shift
+    return total, True
+
+
+@kernel
+def marginals(
+    order: np.ndarray, parent: np.ndarray, branch: np.ndarray, up: np.ndarray, down: np.ndarray, out: np.ndarray
+) -> None:
+    """Mean and variance (n-1, 2) of every internal time under q."""
+    n = (parent.shape[0] + 1) // 2
+    for i in order:
+        if parent[i] < 0:
+            precision = up[i, 0] + branch[i, 0]
+            shift = up[i, 1] + branch[i, 1]
+        else:
+            above, pull, _ = across_branch(down[i, 0], down[i, 1], branch[i, 0], -branch[i, 1])
+            precision = up[i, 0] + above
+            shift = up[i, 1] + pull
+        out[i - n, 0] = shift / precision
+        out[i - n, 1] = 1.0 / precision
+
+
+@kernel
+def branch_cavity(i: int, parent: np.ndarray, up: np.ndarray, down: np.ndarray) -> tuple[float, float]:
+    """Mean and variance of the length of the branch above i without its own site; variance -1 if improper."""
+    n = (parent.shape[0] + 1) // 2
+    mean = 1.0
+    var = 0.0
+    if i >= n:
+        if not up[i, 0] > 0.0:
+            return 0.0, -1.0
+        mean = up[i, 1] / up[i, 0]
+        var = 1.0 / up[i, 0]
+    if parent[i] >= 0:
+        if not down[i, 0] > 0.0:
+            return 0.0, -1.0
+        mean -= down[i, 1] / down[i, 0]
+        var += 1.0 / down[i, 0]
+    return mean, var
+
+
+@kernel
+def branch_moments(
+    mean: float,
+    var: float,
+    at: float,
+    others: np.ndarray,
+    gaps: np.ndarray,
+    g: int,
+    precision: float,
+    nodes: np.ndarray,
+    weights: np.ndarray,
+) -> tuple[float, float, float]:
+    """log normaliser, mean and variance of the cavity times the branch factor relative to its value at length `at`.
+
+    others (q,) = v_a + v_b and gaps (q,) = squared gap of each block, in units of sigma2. Variance -1 if it failed.
+    """
+    spread = math.sqrt(var)
+    low = max(0.0, mean - 9.0 * spread)
+    high = min(1.0, mean + 9.0 * spread)
+    if not high > low:
+        return 0.0, 0.0, -1.0
+    # quadrature in a cubic map that crowds nodes near length zero, where the factor is steep
+    top = -np.inf
+    logs = np.empty(nodes.shape[0])
+    lengths = np.empty(nodes.shape[0])
+    for k in range(nodes.shape[0]):
+        u = 0.5 * (nodes[k] + 1.0)
+        length = low + (high - low) * u * u * (3.0 - 2.0 * u)
+        value = math.log(0.5 * weights[k] * (high - low) * 6.0 * u * (1.0 - u))
+        value -= 0.5 * ((length - mean) ** 2 / var + math.log(2 * math.pi * var))
+        for j in range(others.shape[0]):
+            if others[j] < np.inf:
+                s = others[j] + length
+                s0 = others[j] + at
+                value -= 0.5 * (g * math.log(s / s0) + precision * gaps[j] * (1.0 / s - 1.0 / s0))
+        logs[k] = value
+        lengths[k] = length
+        top = max(top, value)
+    z = 0.0
+    first = 0.0
+    for k in range(nodes.shape[0]):
+        z += math.exp(logs[k] - top)
+        first += math.exp(logs[k] - top) * lengths[k]
+    first /= z
+    second = 0.0
+    for k in range(nodes.shape[0]):
+        second += math.exp(logs[k] - top) * (lengths[k] - first) ** 2
+    return top + math.log(z), first, second / z
+
+
+def _log_overlap(mean: float, var: float, site: np.ndarray) -> float:
+    """log of the integral of N(x; mean, var) exp(-tau/2 x^2 + nu x)."""
+    tau, nu = float(site[0]), float(site[1])
+    return -0.5 * math.log(1.0 + tau * var) + (mean * nu + 0.5 * nu * nu * var - 0.5 * mean * mean * tau) / (
+        1.0 + tau * var
+    )
+
+
+def _node_update(mean: float, var: float, power: float) -> tuple[float, float, float] | None:
+    """Moments of Beta-matched N(mean, var) times (1-t)^power: (log normaliser, mean, variance), None if impossible."""
+    if not (0.0 < mean < 1.0 and 0.0 < var < mean * (1.0 - mean)):
+        return None
+    strength = mean * (1.0 - mean) / var - 1.0
+    a, b = mean * strength, (1.0 - mean) * strength
+    if b + power <= 0.0:
+        return None
+    log_z = betaln(a, b + power) - betaln(a, b)
+    b += power
+    return float(log_z), a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1.0))
+
+
+def _start(tree: Columns) -> TimeSites:
+    """Sites that hold the times near the given ones, in their right order."""
+    n = tree.n_leaves
+    above = np.where(tree.parent[n:] >= 0, tree.rest[tree.parent[n:]], 1.0)
+    spread = 0.3 * np.minimum(above - tree.rest[n:], tree.rest[n:]) + 1e-3
+    precision = 1.0 / spread**2
+    node = np.column_stack([precision, precision * (1.0 - tree.rest[n:])])
+    return TimeSites(node, np.zeros((2 * n - 1, 2)))
+
+
+def _set_times(tree: Columns, order: np.ndarray, mean: np.ndarray) -> None:
+    """Mean times into the tree's rests, kept in order where q itself is not."""
+    n = tree.n_leaves
+    for i in order[::-1]:
+        above = tree.rest[tree.parent[i]] if tree.parent[i] >= 0 else 1.0
+        tree.rest[i] = min(max(1.0 - mean[i - n], 1e-6 * above), above * (1.0 - 1e-4))
+
+
+class _Model(NamedTuple):
+    """What the factors need at the current mean times."""
+
+    precision: float
+    c: float
+    others: np.ndarray
+    gaps: np.ndarray
+    lengths: np.ndarray
+    g: int
+
+
+def _model_at(tree: Columns, leaves: Leaves, hyper: Hyper, c: float) -> tuple[_Model, float]:
+    """Branch factors at the tree's times, and the (bound on the) log marginal there with 1/sigma2 handled by mean
+    field."""
+    messages = all_messages(tree, leaves)
+    d, q = messages.up_mean.shape[1], messages.up_var.shape[1]
+    above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
+    gap = ((messages.up_mean - messages.down_mean) ** 2).reshape(-1, q, d // q).sum(axis=2)
+    field = mean_field_at_times(tree, leaves, hyper._replace(c=1.0))
+    n = tree.n_leaves
+    # take the time prior (at c = 1) out of the bound again: its factors are separate here
+    work = Workspace(tree, leaves, hyper)
+    h = work.table[work.count - 1]
+    jumps = h[n:] - h[tree.child[n:, 0]] - h[tree.child[n:, 1]]
+    log_rest = np.log(tree.rest[n:])
+    bound = field.bound - float(((jumps - 1.0) * log_rest).sum()) + float(gammaln(n)) + log_structure_prior(tree)
+    precision = 1.0 / (hyper.sigma2 or 1.0) if field.precision is None else field.precision[0] / field.precision[1]
+    others = messages.up_var + messages.down_var
+    return _Model(precision, c, others, gap, above - tree.rest, d // q), bound
+
+
+def log_evidence_message_passing(
+    tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 100, tol: float = 1e-5, damping: float = 0.5
+) -> Evidence:
+    """log p(y, structure) by message passing from the tree's times; the returned tree holds the posterior mean times.
+
+    >>> from dtree.diffusion.tree import from_nested
+    >>> from dtree.diffusion.belief import leaves_from_data
+    >>> y = leaves_from_data(np.array([[0.855], [0.475]]))
+    >>> fit = log_evidence_message_passing(from_nested([0, 1], [0.4]), y, Hyper(sigma2=1.0, c=1.0))
+    >>> fit.converged, abs(fit.log_evidence + 2.01) < 0.4
+    (True, True)
+    """
+    work = Workspace(tree, leaves, hyper)
+    n, order, columns = work.n, work.order, work.tree
+    h = work.table[work.count - 1]
+    jumps = h[n:] - h[columns.child[n:, 0]] - h[columns.child[n:, 1]]
+    sites = _start(columns)
+    up, down, moments = np.zeros((2 * n - 1, 2)), np.zeros((2 * n - 1, 2)), np.empty((n - 1, 2))
+    a0, b0 = hyper.c_prior
+    c_shape, c_rate = a0 + n - 1, b0 + float((h[n:]).sum())
+    value, last, converged, iterations, skipped = -np.inf, -np.inf, False, 0, 0
+    message = ""
+    while iterations < max_iter and not converged:
+        iterations += 1
+        _, proper = gaussian_times(order, columns.parent, columns.child, work.root, *sites, up, down)
+        if not proper:
+            message = "a message over times became improper"
+            break
+        marginals(order, columns.parent, sites.branch, up, down, moments)
+        _set_times(columns, order, moments[:, 0])
+        if hyper.c is None:
+            c_rate = b0 - float((jumps * _expected_log_rest(moments)).sum())
+        c = hyper.c if hyper.c is not None else c_shape / c_rate
+        model, bound = _model_at(columns, leaves, hyper, c)
+        skipped = _update_sites(sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 else damping)
+        energy = _energy(sites, model, columns, order, work.root, jumps, up, down, moments)
+        if not math.isfinite(energy):
+            message = "a message over times became improper"
+            break
+        value = energy + bound
+        if hyper.c is None:
+            log_mean = digamma(c_shape) - math.log(c_rate)
+            value += (n - 1) * (log_mean - math.log(c)) + a0 * math.log(b0) - gammaln(a0) + (a0 - 1) * log_mean - b0 * c
+            value += c_shape - math.log(c_rate) + gammaln(c_shape) + (1 - c_shape) * digamma(c_shape)
+        converged = bool(abs(value - last) < tol * (1.0 + abs(value)) and iterations > 3)
+        last = value
+    if message and damping > 0.2:  # too bold: start again with smaller steps
+        return log_evidence_message_passing(tree, leaves, hyper, max_iter=2 * max_iter, tol=tol, damping=0.4 * damping)
+    if converged and skipped:
+        converged, message = False, f"{skipped} messages had no proper update"
+    elif not converged and not message:
+        message = f"message passing did not converge in {max_iter} iterations"
+    return Evidence(
+        float(value - gammaln(n)),
+        columns,
+        float(value),
+        converged and bool(np.isfinite(value)),
+        message or "converged",
+        iterations,
+    )
+
+
+def _expected_log_rest(moments: np.ndarray) -> np.ndarray:
+    """E log(1 - t) with each Gaussian mapped to a Beta; a Gaussian that leaves (0, 1) counts by its mean."""
+    mean = np.clip(moments[:, 0], 1e-6, 1 - 1e-6)
+    room = mean * (1.0 - mean)
+    strength = np.maximum(room / moments[:, 1] - 1.0, 1e-3)
+    beta = digamma((1.0 - mean) * strength) - digamma(strength)
+    return np.where(moments[:, 1] < room, beta, np.log1p(-mean))
+
+
+def _cavity(marginal: np.ndarray, site: np.ndarray) -> tuple[float, float] | None:
+    precision = 1.0 / marginal[1] - site[0]
+    if precision <= 0.0:
+        return None
+    return float((marginal[0] / marginal[1] - site[1]) / precision), float(1.0 / precision)
+
+
+def _update_sites(
+    sites: TimeSites,
+    model: _Model,
+    tree: Columns,
+    jumps: np.ndarray,
+    moments: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    damping: float,
+) -> int:
+    """One parallel update of all sites; returns how many had an improper cavity and were left alone."""
+    skipped = 0
+    n = tree.n_leaves
+    new_branch = sites.branch.copy()
+    for i in range(2 * n - 1):
+        mean, var = branch_cavity(i, tree.parent, up, down)
+        if var <= 0.0:
+            skipped += 1
+            continue
+        _, first, second = branch_moments(
+            mean, var, model.lengths[i], model.others[i], model.gaps[i], model.g, model.precision, NODES, WEIGHTS
+        )
+        if second <= 0.0:
+            skipped += 1
+            continue
+        new_branch[i] = 1.0 / second - 1.0 / var, first / second - mean / var
+    for i in range(n - 1):
+        cavity = _cavity(moments[i], sites.node[i])
+        update = None if cavity is None else _node_update(*cavity, model.c * jumps[i] - 1.0)
+        if cavity is None or update is None:
+            # no proper cavity yet: the site that started the iteration is weakened until the branches speak
+            sites.node[i] *= 0.7
+            skipped += 1
+            continue
+        new = np.array([1.0 / update[2] - 1.0 / cavity[1], update[1] / update[2] - cavity[0] / cavity[1]])
+        sites.node[i] += damping * (new - sites.node[i])
+    sites.branch[:] += damping * (new_branch - sites.branch)
+    return skipped
+
+
+def _energy(
+    sites: TimeSites,
+    model: _Model,
+    tree: Columns,
+    order: np.ndarray,
+    root: int,
+    jumps: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    moments: np.ndarray,
+) -> float:
+    """EP energy of the times: log integral of the sites with the constants that match each factor's normaliser."""
+    total, proper = gaussian_times(order, tree.parent, tree.child, root, *sites, up, down)
+    if not proper:
+        return -math.inf
+    marginals(order, tree.parent, sites.branch, up, down, moments)
+    n = tree.n_leaves
+    for i in range(2 * n - 1):
+        mean, var = branch_cavity(i, tree.parent, up, down)
+        if var <= 0.0 or 1.0 + sites.branch[i, 0] * var <= 0.0:
+            continue
+        log_z, _, second = branch_moments(
+            mean, var, model.lengths[i], model.others[i], model.gaps[i], model.g, model.precision, NODES, WEIGHTS
+        )
+        if second > 0.0:
+            total += log_z - _log_overlap(mean, var, sites.branch[i])
+    for i in range(n - 1):
+        cavity = _cavity(moments[i], sites.node[i])
+        update = None if cavity is None else _node_update(*cavity, model.c * jumps[i] - 1.0)
+        if cavity is not None and update is not None:
+            total += math.log(model.c) + update[0] - _log_overlap(*cavity, sites.node[i])
+    return float(total)

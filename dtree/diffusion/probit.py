@@ -1,0 +1,309 @@
+"""Binary observations: each entry is the sign of a noisy leaf location, approximated by Gaussian sites (EP).
+
+`p(b | x) = Phi(b x)` with b in {-1, +1}. Every observed entry gets a Gaussian site; given the sites the tree is an
+ordinary Gaussian one, so belief propagation gives all cavities in one sweep up and down. At the fixed point the
+gradient of the EP evidence over times is that of the Gaussian model with the sites held fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from dtree.core.jit import kernel
+from dtree.diffusion.belief import Leaves, sweep_down, sweep_up
+from dtree.diffusion.laplace import Evidence, laplace_at_maximum
+from dtree.diffusion.objective import LOGIT_LIMIT, Hyper, Workspace
+from dtree.diffusion.predictive import BranchMixture
+from dtree.diffusion.tree import Columns, children_first
+
+LOG_SQRT_2PI = 0.9189385332046727
+
+
+@kernel
+def log_normal_cdf(z: float) -> float:
+    """log Phi(z), accurate in both tails."""
+    if z > 5.0:
+        return math.log1p(-0.5 * math.erfc(z / math.sqrt(2.0)))
+    if z > -30.0:
+        return math.log(0.5 * math.erfc(-z / math.sqrt(2.0)))
+    inverse = 1.0 / (z * z)
+    series = 1.0 - inverse * (1.0 - 3.0 * inverse * (1.0 - 5.0 * inverse * (1.0 - 7.0 * inverse)))
+    return -0.5 * z * z - LOG_SQRT_2PI - math.log(-z) + math.log(series)
+
+
+@kernel
+def probit_moments(b: float, mean: float, var: float) -> tuple[float, float, float]:
+    """log normaliser, mean and variance of N(x; mean, var) Phi(b x).
+
+    >>> tuple(round(v, 6) for v in probit_moments(1.0, 0.3, 0.8))
+    (-0.530232, 0.694261, 0.591991)
+    """
+    z = b * mean / math.sqrt(1.0 + var)
+    log_z = log_normal_cdf(z)
+    ratio = math.exp(-0.5 * z * z - LOG_SQRT_2PI - log_z)
+    new_mean = mean + b * var * ratio / math.sqrt(1.0 + var)
+    new_var = var - var * var * ratio * (z + ratio) / (1.0 + var)
+    return log_z, new_mean, new_var
+
+
+@kernel
+def update_sites(
+    signs: np.ndarray,
+    parent: np.ndarray,
+    rest: np.ndarray,
+    down_mean: np.ndarray,
+    down_var: np.ndarray,
+    sigma2: float,
+    damping: float,
+    site_mean: np.ndarray,
+    site_var: np.ndarray,
+) -> tuple[float, float]:
+    """One parallel EP update of all sites from the cavities; returns (largest change, sum of log site constants).
+
+    signs (n, d): -1, +1, or 0 for missing; site_var in units of sigma2, infinite for missing. The constants are
+    those of the sites before the update, to be added to the Gaussian log marginal with the same sites.
+    """
+    n, d = signs.shape
+    change = 0.0
+    constants = 0.0
+    for i in range(n):
+        length = (rest[parent[i]] if parent[i] >= 0 else 1.0) - rest[i]
+        for k in range(d):
+            if signs[i, k] == 0.0:
+                continue
+            v = sigma2 * (down_var[i, k] + length)
+            log_z, mean, var = probit_moments(signs[i, k], down_mean[i, k], v)
+            old_var = sigma2 * site_var[i, k]
+            if old_var < np.inf:
+                gap = site_mean[i, k] - down_mean[i, k]
+                constants += log_z + 0.5 * (math.log(2 * math.pi * (v + old_var)) + gap * gap / (v + old_var))
+            else:
+                constants += log_z
+            precision = max(1.0 / var - 1.0 / v, 1e-10)
+            shift = mean / var - down_mean[i, k] / v
+            old_precision = 1.0 / old_var if old_var < np.inf else 0.0
+            old_shift = site_mean[i, k] * old_precision
+            precision = old_precision + damping * (precision - old_precision)
+            shift = old_shift + damping * (shift - old_shift)
+            change = max(change, abs(precision - old_precision) + abs(shift - old_shift))
+            site_mean[i, k] = shift / precision
+            site_var[i, k] = 1.0 / (precision * sigma2)
+    return change, constants
+
+
+@kernel
+def site_constants(
+    signs: np.ndarray,
+    parent: np.ndarray,
+    rest: np.ndarray,
+    down_mean: np.ndarray,
+    down_var: np.ndarray,
+    sigma2: float,
+    site_mean: np.ndarray,
+    site_var: np.ndarray,
+) -> float:
+    """Sum of the log constants of the sites as they are."""
+    scratch_mean = site_mean.copy()
+    scratch_var = site_var.copy()
+    _, constants = update_sites(signs, parent, rest, down_mean, down_var, sigma2, 1.0, scratch_mean, scratch_var)
+    return constants
+
+
+class Sites(NamedTuple):
+    """Gaussian sites mean, var (n, d) in units of sigma2, the EP log evidence, and how EP ended."""
+
+    leaves: Leaves
+    log_evidence: float
+    converged: bool
+    iterations: int
+
+
+def signs_from_binary(x: np.ndarray) -> np.ndarray:
+    """-1 and +1 from 0/1, True/False or -1/+1 entries; NaN (missing) becomes 0.
+
+    >>> signs_from_binary(np.array([[0.0, 1.0, np.nan]]))
+    array([[-1.,  1.,  0.]])
+    """
+    x = np.asarray(x, dtype=np.float64)
+    values = np.unique(x[~np.isnan(x)])
+    if not (np.isin(values, (0.0, 1.0)).all() or np.isin(values, (-1.0, 1.0)).all()):
+        strange = values[~np.isin(values, (-1.0, 0.0, 1.0))]
+        found = f"found {strange[0]:g}" if strange.size else "found a mixture of -1 and 0"
+        raise ValueError(
+            f"The probit likelihood needs binary entries, 0/1 or -1/+1 (NaN for missing), {found}; "
+            "use likelihood='gaussian' for real values."
+        )
+    signs = np.where(x > 0.5, 1.0, -1.0)
+    signs[np.isnan(x)] = 0.0
+    return np.ascontiguousarray(signs)
+
+
+def fresh_sites(signs: np.ndarray) -> Leaves:
+    """Uninformative sites to start EP from."""
+    var = np.where(signs == 0.0, np.inf, 1e10)
+    return Leaves(np.zeros_like(signs), var, int(np.count_nonzero(signs)))
+
+
+def expectation_propagation(
+    tree: Columns,
+    signs: np.ndarray,
+    sigma2: float,
+    *,
+    sites: Leaves | None = None,
+    max_iter: int = 100,
+    tol: float = 1e-8,
+) -> Sites:
+    """EP on a tree with given times, warm-started from `sites` when given.
+
+    >>> from dtree.diffusion.tree import from_nested
+    >>> ep = expectation_propagation(from_nested([[0, 1], 2], [0.4, 0.7]), np.ones((3, 1)), 1.0)
+    >>> round(ep.log_evidence, 6), ep.converged
+    (-1.685272, True)
+    """
+    start = fresh_sites(signs) if sites is None else sites
+    n, d = signs.shape
+    mean, var = np.empty((2 * n - 1, d)), np.empty((2 * n - 1, d))
+    mean[:n], var[:n] = start.mean, start.var
+    down_mean, down_var = np.empty_like(mean), np.empty_like(var)
+    order = children_first(tree.child, tree.root)
+    root = tree.root
+    converged, iterations, damping, last = False, 0, 1.0, np.inf
+    while iterations < max_iter and not converged:
+        iterations += 1
+        sweep_up(order, tree.child, tree.rest, root, mean, var)
+        sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
+        change, _ = update_sites(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, damping, mean[:n], var[:n])
+        converged = change < tol
+        if change > 0.9 * last:
+            damping = max(0.5 * damping, 0.25)  # parallel updates may overshoot when leaves are very close
+        last = change
+    log_det, quad = sweep_up(order, tree.child, tree.rest, root, mean, var)
+    sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
+    constants = site_constants(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, mean[:n], var[:n])
+    gauss = -0.5 * (start.n_observed * math.log(2 * math.pi * sigma2) + log_det + quad / sigma2)
+    leaves = Leaves(mean[:n].copy(), var[:n].copy(), start.n_observed)
+    return Sites(leaves, float(gauss + constants), converged, iterations)
+
+
+class ProbitFit(NamedTuple):
+    """Evidence of one tree under the probit likelihood, with its sites and the diffusion variance used."""
+
+    evidence: Evidence
+    sites: Leaves
+    sigma2: float
+
+
+def log_evidence_probit(
+    tree: Columns,
+    signs: np.ndarray,
+    hyper: Hyper,
+    *,
+    sites: Leaves | None = None,
+    learn_sigma2: bool = False,
+    max_iter: int = 200,
+) -> ProbitFit:
+    """log p(b, structure): EP over locations, Laplace in logit w over times, c as in `hyper`.
+
+    sigma2 starts at `hyper.sigma2` (1 if None) and is moved to its maximum under the precision prior when
+    `learn_sigma2`.
+    """
+    sigma2 = hyper.sigma2 if hyper.sigma2 is not None else 1.0
+    held = [sites if sites is not None else fresh_sites(signs)]  # warm start of the next EP run
+    settled = [True]
+    work = Workspace(tree, held[0], hyper._replace(sigma2=sigma2))
+    n = work.n
+    shape, rate = hyper.precision_prior
+
+    def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        s = vector[: n - 1]
+        now = math.exp(vector[n - 1]) if learn_sigma2 else sigma2
+        work.hyper_array[1] = now
+        work.density(s)
+        ep = expectation_propagation(work.tree, signs, now, sites=held[0])
+        held[0], settled[0] = ep.leaves, ep.converged
+        work.mean[:n], work.var[:n] = ep.leaves.mean, ep.leaves.var
+        value = work.density(s) + site_constants(
+            signs, work.tree.parent, work.tree.rest, work.down_mean, work.down_var, now, work.mean[:n], work.var[:n]
+        )
+        gradient = work.grad.copy()
+        if learn_sigma2:
+            above = np.where(work.tree.parent >= 0, work.tree.rest[work.tree.parent], 1.0)
+            slope = float(((above - work.tree.rest) * work.by_length).sum()) - shape + rate / now
+            value += -shape * vector[n - 1] - rate / now
+            gradient = np.append(gradient, slope)
+            # the sites are kept in units of sigma2: rescale them to what EP holds fixed, their absolute variance
+            held[0] = ep.leaves._replace(var=ep.leaves.var * now)
+        return -value, -gradient
+
+    def rescaled(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        if learn_sigma2:
+            kept = held[0]
+            held[0] = kept._replace(var=kept.var / math.exp(vector[n - 1]))
+        return negative(vector)
+
+    start = work.logit()
+    bounds = [(-LOGIT_LIMIT, LOGIT_LIMIT)] * (n - 1)
+    if learn_sigma2:
+        start = np.append(start, math.log(sigma2))
+        bounds.append((math.log(1e-3), math.log(1e4)))
+        held[0] = held[0]._replace(var=held[0].var * sigma2)
+    options = {"maxiter": max_iter, "maxcor": 20, "gtol": 1e-5, "ftol": 1e-13}
+    result = minimize(rescaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    negative_value, negative_slope = rescaled(result.x)
+    if learn_sigma2:
+        sigma2 = math.exp(result.x[n - 1])
+    slope = float(np.abs(negative_slope).max())
+    term, positive = laplace_at_maximum(work)
+    problems = []
+    if slope > 1e-2:
+        problems.append(f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})")
+    if not settled[0]:
+        problems.append("expectation propagation did not converge")
+    if not positive:
+        problems.append("the curvature at the maximum is not positive")
+    value = -negative_value
+    fit = Evidence(value + term, work.tree, value, not problems, "; ".join(problems) or "converged", int(result.nit))
+    return ProbitFit(fit, Leaves(work.mean[:n].copy(), work.var[:n].copy(), int(work.n_observed)), sigma2)
+
+
+@kernel
+def mixture_log_probability(
+    signs: np.ndarray,
+    log_weight: np.ndarray,
+    share: np.ndarray,
+    spread: np.ndarray,
+    top: np.ndarray,
+    bottom: np.ndarray,
+    scale: float,
+    out: np.ndarray,
+) -> None:
+    """Log probability of binary rows under one tree's branch mixture; entries with sign 0 are left out."""
+    for r in range(signs.shape[0]):
+        highest = -np.inf
+        total = 0.0
+        for e in range(log_weight.shape[0]):
+            for k in range(log_weight.shape[1]):
+                value = log_weight[e, k]
+                if value == -np.inf:
+                    continue
+                for j in range(signs.shape[1]):
+                    if signs[r, j] != 0.0:
+                        mean = top[e, j] + share[e, k, j] * (bottom[e, j] - top[e, j])
+                        value += log_normal_cdf(signs[r, j] * mean / math.sqrt(1.0 + scale * spread[e, k, j]))
+                if value > highest:
+                    total = total * math.exp(highest - value) + 1.0
+                    highest = value
+                else:
+                    total += math.exp(value - highest)
+        out[r] = highest + math.log(total)
+
+
+def log_probability(signs: np.ndarray, mixture: BranchMixture) -> np.ndarray:
+    """Log predictive probability (r,) of binary rows given as signs (r, d)."""
+    out = np.empty(signs.shape[0])
+    mixture_log_probability(signs, *mixture[:5], mixture.scale, out)
+    return out

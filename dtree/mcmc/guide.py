@@ -1,0 +1,104 @@
+"""The guide tree of tree-guided MCMC: a fixed tree over all atoms, its leaves in depth-first order.
+
+In that order the leaves below a node are an interval, so "the members of a cluster below a node" is a range. Node weights
+say where a proposal is worth trying: sqrt(r (1 - r)) + 1e-3, largest where the tree is least sure whether a node is one cluster.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dtree.core.jit import kernel
+from dtree.core.tree import Tree
+
+LEAST_WEIGHT = 1e-3
+
+
+class Guide(NamedTuple):
+    """Columns over the 2m-1 nodes of the tree (numbered as in `Tree`), and the leaves in depth-first order."""
+
+    left: np.ndarray  # (2m-1,) -1 for a leaf
+    right: np.ndarray  # (2m-1,)
+    parent: np.ndarray  # (2m-1,) -1 for the root
+    start: np.ndarray  # (2m-1,) leaves below a node stand at start..stop-1 of `order`
+    stop: np.ndarray  # (2m-1,)
+    order: np.ndarray  # (m,) leaf at each place
+    place: np.ndarray  # (m,) place of each leaf
+    inner_weight: np.ndarray  # (m-1,) cumulative weights of the internal nodes
+    node_weight: np.ndarray  # (2m-1,) cumulative weights of all nodes
+
+
+@kernel
+def _intervals(left, right, size, start):
+    """start (2m-1,) of every node when the leaves stand in depth-first order; size counts leaves."""
+    nodes = size.shape[0]
+    start[nodes - 1] = 0
+    for k in range(nodes - 1, -1, -1):
+        if left[k] >= 0:
+            start[left[k]] = start[k]
+            start[right[k]] = start[k] + size[left[k]]
+
+
+@kernel
+def _leaf_counts(left, right):
+    nodes = left.shape[0]
+    size = np.ones(nodes, dtype=np.int64)
+    for k in range(nodes):
+        if left[k] >= 0:
+            size[k] = size[left[k]] + size[right[k]]
+    return size
+
+
+def make_guide(left: np.ndarray, right: np.ndarray, weight: np.ndarray) -> Guide:
+    """A guide from the columns of a tree (m-1,) and positive node weights (2m-1,).
+
+    >>> guide = make_guide(np.array([0, 2]), np.array([1, 3]), np.ones(5))
+    >>> guide.order.tolist(), guide.start.tolist(), guide.stop.tolist()
+    ([2, 0, 1], [1, 2, 0, 1, 0], [2, 3, 1, 3, 3])
+    """
+    m = left.shape[0] + 1
+    nodes = 2 * m - 1
+    all_left, all_right = np.full(nodes, -1, dtype=np.int64), np.full(nodes, -1, dtype=np.int64)
+    all_left[m:], all_right[m:] = left, right
+    parent = np.full(nodes, -1, dtype=np.int64)
+    parent[left] = parent[right] = np.arange(m, nodes)
+    size = _leaf_counts(all_left, all_right)
+    start = np.zeros(nodes, dtype=np.int64)
+    _intervals(all_left, all_right, size, start)
+    order = np.empty(m, dtype=np.int64)
+    order[start[:m]] = np.arange(m)
+    weight = np.ascontiguousarray(weight, dtype=np.float64)
+    return Guide(
+        all_left,
+        all_right,
+        parent,
+        start,
+        start + size,
+        order,
+        start[:m].copy(),
+        np.cumsum(weight[m:]),
+        np.cumsum(weight),
+    )
+
+
+def uncertainty_weights(tree: Tree) -> np.ndarray:
+    """sqrt(r (1 - r)) + LEAST_WEIGHT for every node (2m-1,)."""
+    log_d = np.concatenate([np.full(tree.n_leaves, -np.inf), tree.log_d])
+    with np.errstate(over="ignore"):
+        log_root = 0.5 * np.abs(log_d)
+    return 0.5 / np.cosh(np.minimum(log_root, 350.0)) + LEAST_WEIGHT
+
+
+@kernel
+def draw_weighted(cumulative, rng):
+    """An index drawn in proportion to weights given by their cumulative sums."""
+    target = rng.random() * cumulative[-1]
+    return min(np.searchsorted(cumulative, target, side="right"), cumulative.shape[0] - 1)
+
+
+@kernel
+def draw_leaf(guide, node, rng):
+    """A leaf drawn uniformly from those below a node."""
+    return guide.order[rng.integers(guide.start[node], guide.stop[node])]

@@ -1,0 +1,144 @@
+"""Drawing a cluster's parameters from their posterior, as a vector that is linear in an atom's statistics.
+
+All our families are exponential families, so log p(atom | parameters) = natural . statistics, constants included: for the
+slice sampler a component is one row (s,) and an atom's likelihood is a dot product. `draw_natural(family, statistics, rng, out)`
+dispatches on the compiled family's type; zero statistics draw from the prior.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from dtree.core.families.bernoulli import CompiledBernoulli
+from dtree.core.families.gaussian_diag import CompiledDiagonalGaussian
+from dtree.core.families.gaussian_kernels import CompiledGaussian
+from dtree.core.families.multinomial import FIRST_WORD, CompiledMultinomial
+from dtree.core.families.poisson import CompiledPoisson
+from dtree.core.jit import kernel
+from dtree.core.tree import log_add
+from dtree.mcmc.hyperparameters import log_gamma_variate
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_DRAWS: dict[type, Any] = {}
+
+
+def draw_natural(family: Any, statistics: Any, rng: Any, out: Any) -> None:
+    """out (s,) = natural parameters drawn from the posterior given `statistics` (s,)."""
+    _DRAWS[type(family)](family, statistics, rng, out)
+
+
+@overload(draw_natural)
+def _overload_draw_natural(family, statistics, rng, out):
+    if not isinstance(family, types.NamedTuple | types.NamedUniTuple):
+        return None
+    implementation = _DRAWS[family.instance_class]
+    return lambda family, statistics, rng, out: implementation(family, statistics, rng, out)
+
+
+def _draws(compiled: type) -> Callable[[Any], Any]:
+    def add(implementation: Any) -> Any:
+        _DRAWS[compiled] = implementation
+        return implementation
+
+    return add
+
+
+@_draws(CompiledGaussian)
+@kernel
+def _gaussian(family, statistics, rng, out):
+    """Precision ~ Wishart by Bartlett's decomposition, mean given precision."""
+    d = family.pull.shape[0]
+    count = statistics[0]
+    kappa, dof = family.strength + count, family.dof + count
+    mean = np.empty(d)
+    scale = np.empty((d, d))
+    for a in range(d):
+        mean[a] = (statistics[1 + a] + family.pull[a]) / kappa
+    position = 0
+    for a in range(d):
+        for b in range(a, d):
+            value = family.scale_base[position] + statistics[1 + d + position] - kappa * mean[a] * mean[b]
+            scale[a, b] = value
+            scale[b, a] = value
+            position += 1
+    lower = np.linalg.cholesky(scale)
+    bartlett = np.zeros((d, d))
+    log_det = 0.0
+    for a in range(d):
+        bartlett[a, a] = math.sqrt(2.0 * rng.standard_gamma(0.5 * (dof - a)))
+        log_det += 2.0 * (math.log(bartlett[a, a]) - math.log(lower[a, a]))
+        for b in range(a):
+            bartlett[a, b] = rng.standard_normal()
+    root = np.linalg.solve(lower.T.copy(), bartlett)  # precision = root root'
+    precision = root @ root.T.copy()
+    noise = np.empty(d)
+    for a in range(d):
+        noise[a] = rng.standard_normal() / math.sqrt(kappa)
+    mu = mean + lower @ np.linalg.solve(bartlett.T.copy(), noise)
+    pushed = precision @ mu
+    out[0] = 0.5 * (log_det - d * _LOG_2PI - np.dot(mu, pushed)) + family.log_jacobian
+    position = 0
+    for a in range(d):
+        out[1 + a] = pushed[a]
+        for b in range(a, d):
+            out[1 + d + position] = -0.5 * precision[a, b] if a == b else -precision[a, b]
+            position += 1
+
+
+@_draws(CompiledDiagonalGaussian)
+@kernel
+def _diagonal_gaussian(family, statistics, rng, out):
+    d = family.shape.shape[0]
+    count = statistics[0]
+    kappa = family.strength + count
+    out[0] = family.log_jacobian - 0.5 * d * _LOG_2PI
+    for j in range(d):
+        pulled = statistics[1 + j] + family.pull[j]
+        rate = family.rate_base[j] + 0.5 * statistics[1 + d + j] - 0.5 * pulled * pulled / kappa
+        precision = rng.standard_gamma(family.shape[j] + 0.5 * count) / rate
+        mu = pulled / kappa + rng.standard_normal() / math.sqrt(kappa * precision)
+        out[0] += 0.5 * (math.log(precision) - precision * mu * mu)
+        out[1 + j] = precision * mu
+        out[1 + d + j] = -0.5 * precision
+
+
+@_draws(CompiledBernoulli)
+@kernel
+def _bernoulli(family, statistics, rng, out):
+    out[0] = 0.0
+    for j in range(family.ones.shift.shape[0]):
+        ones = statistics[1 + j]
+        log_a = log_gamma_variate(family.ones.shift[j] + ones, rng)
+        log_b = log_gamma_variate(family.zeros.shift[j] + statistics[0] - ones, rng)
+        out[0] += log_b - log_add(log_a, log_b)
+        out[1 + j] = log_a - log_b
+
+
+@_draws(CompiledMultinomial)
+@kernel
+def _multinomial(family, statistics, rng, out):
+    out[0], out[1], out[2] = 0.0, 1.0, 0.0
+    log_total = -np.inf
+    for v in range(family.words.shift.shape[0]):
+        draw = log_gamma_variate(family.words.shift[v] + statistics[FIRST_WORD + v], rng)
+        out[FIRST_WORD + v] = draw
+        log_total = log_add(log_total, draw)
+    for v in range(family.words.shift.shape[0]):
+        out[FIRST_WORD + v] -= log_total
+
+
+@_draws(CompiledPoisson)
+@kernel
+def _poisson(family, statistics, rng, out):
+    out[0], out[1] = 0.0, 1.0
+    for j in range(family.rate.shape[0]):
+        log_rate = log_gamma_variate(family.sums.shift[j] + statistics[2 + j], rng)
+        log_rate -= math.log(family.rate[j] + statistics[0])
+        out[0] -= math.exp(log_rate)
+        out[2 + j] = log_rate

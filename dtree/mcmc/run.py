@@ -1,0 +1,159 @@
+"""The one loop of all samplers: a chain is a function (problem, seed, checkpoint) -> (draws, checkpoint).
+
+A checkpoint is a dictionary of plain arrays: the sampler's state, the generator's state and the number of sweeps done. Running
+a chain in one go or stopping and resuming it anywhere gives the same draws, bit for bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtree.mcmc.problem import Problem
+from dtree.mcmc.start import start_of_chain, starting_point
+
+Checkpoint = dict[str, np.ndarray]
+
+
+class Sampler(NamedTuple):
+    """Where a sampler's functions live: `init`, a step, and `rebuild` if something is rebuilt during warm-up."""
+
+    module: str
+    step: str = "step"
+
+    def function(self, name: str) -> Callable[..., Any]:
+        return getattr(import_module(self.module), name)
+
+
+SAMPLERS: dict[str, Sampler] = {
+    "tgmcmc": Sampler("dtree.mcmc.tgmcmc"),
+    "tgmcmc-paper": Sampler("dtree.mcmc.tgmcmc_paper"),
+    "gibbs": Sampler("dtree.mcmc.gibbs"),
+    "split-merge": Sampler("dtree.mcmc.split_merge"),
+    "slice": Sampler("dtree.mcmc.slice"),
+    "gibbs-subset": Sampler("dtree.mcmc.gibbs", "subset_step"),
+    "split-merge-subset": Sampler("dtree.mcmc.split_merge", "subset_step"),
+}
+
+
+class Draws(NamedTuple):
+    """What a chain recorded, one row per kept sweep."""
+
+    labels: np.ndarray  # (draws, m) canonical, int32
+    prior: np.ndarray  # (draws, p) parameters of the prior, in the order of Prior.parameters()
+    log_joint: np.ndarray  # (draws,)
+    n_clusters: np.ndarray  # (draws,)
+    seconds: np.ndarray  # (draws,) since the call began
+
+
+def sampler_named(name: str) -> Sampler:
+    """The sampler with this name, or a sentence that lists them."""
+    if name not in SAMPLERS:
+        raise ValueError(f"unknown sampler '{name}': use one of {', '.join(SAMPLERS)}")
+    return SAMPLERS[name]
+
+
+def generator_to_array(rng: np.random.Generator) -> np.ndarray:
+    """State of a PCG64 generator as six unsigned numbers."""
+    state = rng.bit_generator.state
+    low = (1 << 64) - 1
+    numbers = [state["state"]["state"], state["state"]["inc"]]
+    halves = [half for number in numbers for half in (number & low, number >> 64)]
+    return np.array([*halves, state["has_uint32"], state["uinteger"]], dtype=np.uint64)
+
+
+def generator_from_array(array: np.ndarray) -> np.random.Generator:
+    """The generator back again.
+
+    >>> rng = np.random.default_rng(1)
+    >>> twin = generator_from_array(generator_to_array(rng))
+    >>> rng.random() == twin.random()
+    True
+    """
+    a, b, c, d, has_uint32, uinteger = (int(number) for number in array)
+    bits = np.random.PCG64()
+    bits.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": a | b << 64, "inc": c | d << 64},
+        "has_uint32": has_uint32,
+        "uinteger": uinteger,
+    }
+    return np.random.Generator(bits)
+
+
+def chain_generator(seed: int, chain: int) -> np.random.Generator:
+    """The random stream of one chain, keyed by (seed, chain)."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(chain,))))
+
+
+def begin_chain(problem: Problem, sampler: str, seed: int, chain: int = 0, start: str | None = None) -> Checkpoint:
+    """The checkpoint before the first sweep."""
+    rng = chain_generator(seed, chain)
+    labels, prior = starting_point(problem, start or start_of_chain(chain), rng)
+    state = sampler_named(sampler).function("init")(problem, labels, prior, rng)
+    return _checkpoint(state, rng, 0)
+
+
+def _checkpoint(state: Any, rng: np.random.Generator, sweep: int) -> Checkpoint:
+    arrays = {f"state_{name}": np.array(value) for name, value in state._asdict().items()}
+    return {**arrays, "generator": generator_to_array(rng), "sweep": np.array(sweep)}
+
+
+def _rebuilds(warmup: int) -> set[int]:
+    """Sweeps at which a guide is rebuilt: fixed in advance, all in the warm-up."""
+    return {warmup // 4, warmup // 2} - {0}
+
+
+def run_chain(
+    problem: Problem,
+    sampler: str,
+    checkpoint: Checkpoint,
+    sweeps: int,
+    warmup: int = 0,
+    thin: int = 1,
+    time_limit: float | None = None,
+) -> tuple[Draws, Checkpoint]:
+    """Run `sweeps` more sweeps; those from sweep number `warmup` on are recorded, every `thin`-th.
+
+    >>> from dtree.core.families import Poisson
+    >>> from dtree.core.model import Model
+    >>> from dtree.core.priors import DirichletProcess
+    >>> model = Model(Poisson([1.0], [0.1]), DirichletProcess(1.0))
+    >>> problem = Problem(model, model.atoms([[1], [0], [30], [31]]))
+    >>> draws, checkpoint = run_chain(problem, "gibbs", begin_chain(problem, "gibbs", seed=0), sweeps=20)
+    >>> draws.labels.shape, int(checkpoint["sweep"])
+    ((20, 4), 20)
+    """
+    rule = sampler_named(sampler)
+    step = rule.function(rule.step)
+    state_type: Any = rule.function("State")
+    rng = generator_from_array(checkpoint["generator"])
+    state = state_type(*(checkpoint[f"state_{name}"].copy() for name in state_type._fields))
+    first = int(checkpoint["sweep"])
+    rebuilds = _rebuilds(warmup) if hasattr(import_module(rule.module), "rebuild") else set()
+    kept: list[tuple[np.ndarray, np.ndarray, float, int, float]] = []
+    clock = time.perf_counter()
+    sweep = first
+    for sweep in range(first, first + sweeps):
+        if sweep in rebuilds:
+            state = rule.function("rebuild")(problem, state, rng)
+        state = step(problem, state, rng)
+        elapsed = time.perf_counter() - clock
+        if sweep >= warmup and (sweep - warmup) % thin == 0:
+            labels = state.labels.astype(np.int32)
+            kept.append((labels, state.prior, float(state.log_joint), int(labels.max()) + 1, elapsed))
+        if time_limit is not None and elapsed > time_limit:
+            break
+    done = sweep + 1 if sweeps > 0 else first
+    return _stack(kept, problem.m, checkpoint["state_prior"].shape[0]), _checkpoint(state, rng, done)
+
+
+def _stack(kept: list[tuple[np.ndarray, np.ndarray, float, int, float]], m: int, p: int) -> Draws:
+    if not kept:
+        return Draws(np.empty((0, m), np.int32), np.empty((0, p)), np.empty(0), np.empty(0, np.int64), np.empty(0))
+    labels, prior, log_joint, n_clusters, seconds = zip(*kept)
+    return Draws(np.stack(labels), np.stack(prior), np.array(log_joint), np.array(n_clusters), np.array(seconds))

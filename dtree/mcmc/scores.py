@@ -1,0 +1,163 @@
+"""How much an atom gains by joining a cluster: the inner loop of every sampler.
+
+Clusters are kept as columns of statistics (s, capacity). What else is cached per cluster depends on the family, so the
+cache is a NamedTuple on whose type four verbs dispatch (as in `dtree.core.verbs`):
+
+| verb | meaning |
+| --- | --- |
+| `shift_atom(cache, clusters, atoms, i, k, sign)` | add atom i to the statistics of cluster k, or take it away |
+| `refresh_slot(cache, family, clusters, k)` | recompute what is cached about cluster k from its statistics |
+| `join_gains(cache, family, clusters, atoms, i, start, stop, slack, out)` | out[k] = log p(c_k + x_i) - log p(c_k) |
+| `leave_gain(cache, family, clusters, atoms, i, k)` | log p(c_k) - log p(c_k - x_i), for an atom that is in c_k |
+
+`slack`: a gain more than that below the best one may come out as -inf (pass np.inf for exact values). Every family works
+through `PlainCache`; a family with something better registers its cache with `caches` and the verbs with `speaks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from dtree.core.jit import kernel
+from dtree.core.verbs import log_marginal, log_marginal_merged
+
+_IMPLEMENTATIONS: dict[tuple[str, type], Any] = {}
+_CACHES: dict[type, Callable[[Any, np.ndarray, int], Any]] = {}
+
+
+def speaks(verb: Callable[..., Any], cache_type: type) -> Callable[[Any], Any]:
+    """Register a kernel as the implementation of a verb for one type of cache."""
+
+    def add(implementation: Any) -> Any:
+        _IMPLEMENTATIONS[verb.__name__, cache_type] = implementation
+        return implementation
+
+    return add
+
+
+def caches(compiled_family: type) -> Callable[[Any], Any]:
+    """Register `make(family, atoms, capacity)` as the maker of caches for one type of compiled family."""
+
+    def add(make: Callable[[Any, np.ndarray, int], Any]) -> Callable[[Any, np.ndarray, int], Any]:
+        _CACHES[compiled_family] = make
+        return make
+
+    return add
+
+
+def make_cache(family: Any, atoms: np.ndarray, capacity: int) -> Any:
+    """The cache for a compiled family, atoms (m, s) and room for `capacity` clusters."""
+    # Imported here: the two modules register themselves with this one.
+    from dtree.mcmc import scores_gaussian, scores_multinomial  # noqa: F401
+
+    return _CACHES.get(type(family), _plain_cache)(family, atoms, capacity)
+
+
+def shift_atom(cache: Any, clusters: Any, atoms: Any, i: int, k: int, sign: float) -> None:
+    """Add (sign 1) or take away (sign -1) atom i from the statistics of cluster k."""
+    _IMPLEMENTATIONS["shift_atom", type(cache)](cache, clusters, atoms, i, k, sign)
+
+
+def refresh_slot(cache: Any, family: Any, clusters: Any, k: int) -> None:
+    """Recompute what is cached about cluster k, its log marginal included."""
+    _IMPLEMENTATIONS["refresh_slot", type(cache)](cache, family, clusters, k)
+
+
+def join_gains(
+    cache: Any, family: Any, clusters: Any, atoms: Any, i: int, start: int, stop: int, slack: float, out: Any
+) -> None:
+    """out[k] = log p(c_k + x_i) - log p(c_k) for start <= k < stop."""
+    _IMPLEMENTATIONS["join_gains", type(cache)](cache, family, clusters, atoms, i, start, stop, slack, out)
+
+
+def leave_gain(cache: Any, family: Any, clusters: Any, atoms: Any, i: int, k: int) -> float:
+    """log p(c_k) - log p(c_k - x_i) of an atom that is in cluster k and not alone there."""
+    return _IMPLEMENTATIONS["leave_gain", type(cache)](cache, family, clusters, atoms, i, k)
+
+
+def _implementation(verb: str, cache: Any) -> Any:
+    if isinstance(cache, types.NamedTuple | types.NamedUniTuple):
+        return _IMPLEMENTATIONS[verb, cache.instance_class]
+    return None
+
+
+@overload(shift_atom)
+def _overload_shift_atom(cache, clusters, atoms, i, k, sign):
+    implementation = _implementation("shift_atom", cache)
+    if implementation is None:
+        return None
+    return lambda cache, clusters, atoms, i, k, sign: implementation(cache, clusters, atoms, i, k, sign)
+
+
+@overload(refresh_slot)
+def _overload_refresh_slot(cache, family, clusters, k):
+    implementation = _implementation("refresh_slot", cache)
+    if implementation is None:
+        return None
+    return lambda cache, family, clusters, k: implementation(cache, family, clusters, k)
+
+
+@overload(join_gains)
+def _overload_join_gains(cache, family, clusters, atoms, i, start, stop, slack, out):
+    implementation = _implementation("join_gains", cache)
+    if implementation is None:
+        return None
+
+    def call(cache, family, clusters, atoms, i, start, stop, slack, out):
+        implementation(cache, family, clusters, atoms, i, start, stop, slack, out)
+
+    return call
+
+
+@overload(leave_gain)
+def _overload_leave_gain(cache, family, clusters, atoms, i, k):
+    implementation = _implementation("leave_gain", cache)
+    if implementation is None:
+        return None
+    return lambda cache, family, clusters, atoms, i, k: implementation(cache, family, clusters, atoms, i, k)
+
+
+class PlainCache(NamedTuple):
+    """For any family: nothing is cached but the log marginals, which live with the clusters."""
+
+    row: np.ndarray  # (s,) scratch
+
+
+def _plain_cache(family: Any, atoms: np.ndarray, capacity: int) -> PlainCache:
+    return PlainCache(np.empty(atoms.shape[1]))
+
+
+@speaks(shift_atom, PlainCache)
+@kernel
+def _plain_shift(cache, clusters, atoms, i, k, sign):
+    for s in range(atoms.shape[1]):
+        clusters.columns[s, k] += sign * atoms[i, s]
+
+
+@speaks(refresh_slot, PlainCache)
+@kernel
+def _plain_refresh(cache, family, clusters, k):
+    for s in range(cache.row.shape[0]):
+        cache.row[s] = clusters.columns[s, k]
+    clusters.log_marginal[k] = log_marginal(family, cache.row)
+
+
+@speaks(join_gains, PlainCache)
+@kernel
+def _plain_join(cache, family, clusters, atoms, i, start, stop, slack, out):
+    log_marginal_merged(family, clusters.columns, atoms[i], start, stop, out)
+    for k in range(start, stop):
+        out[k] -= clusters.log_marginal[k]
+
+
+@speaks(leave_gain, PlainCache)
+@kernel
+def _plain_leave(cache, family, clusters, atoms, i, k):
+    for s in range(cache.row.shape[0]):
+        cache.row[s] = clusters.columns[s, k] - atoms[i, s]
+    return clusters.log_marginal[k] - log_marginal(family, cache.row)

@@ -1,0 +1,137 @@
+"""Slice sampling of the mixing measure itself (Griffin & Walker 2011, after Kalli, Griffin & Walker 2011 and Walker 2007).
+
+Given the partition and u the random measure is drawn: a jump w_c ~ Gamma(n_c - sigma, 1 + u) and parameters for each cluster,
+and a Poisson process of further jumps. A slice variable s_i ~ U(0, w_{z_i}) per atom makes only the jumps above the smallest
+slice matter, so finitely many are drawn (by thinning); then every atom chooses among the jumps above its slice by its
+likelihood. The measure is dropped after each sweep and u is drawn given the partition alone, with the measure integrated out, so
+no jump below the slices is ever needed. The Dirichlet process is the case sigma = 0. An atom of several rows
+carries w to the power of its count, of which the slice takes one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dtree.core.jit import kernel
+from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.mcmc.clusters import canonical, draw_index
+from dtree.mcmc.gibbs import State, init
+from dtree.mcmc.hyperparameters import log_gamma_variate, log_one_plus_exp
+from dtree.mcmc.natural import draw_natural
+from dtree.mcmc.problem import Problem
+
+__all__ = ["State", "init", "step"]
+
+_MOST_JUMPS = 1_000_000
+_LEAST_LOG = -600.0
+
+
+@kernel
+def draw_jumps(log_lowest, log_front, sigma, rng):
+    """Jumps v above exp(log_lowest) of a Poisson process with intensity front v^(-1-sigma) e^-v, in increasing order, in logs.
+
+    From a point t upwards the intensity lies below front t^(-1-sigma) e^-v, whose next point is a transformed exponential;
+    it is kept with probability (t/v)^(1+sigma), and t moves up to it either way.
+    """
+    jumps = np.empty(64)
+    count = 0
+    log_t = max(log_lowest, _LEAST_LOG)
+    while True:
+        t = math.exp(log_t)
+        log_mass = log_front - (1.0 + sigma) * log_t - t
+        step = math.exp(math.log(rng.standard_exponential()) - log_mass)
+        if step >= 1.0:
+            return jumps[:count]
+        v = t - math.log1p(-step)
+        log_v = math.log(v)
+        if rng.random() < math.exp((1.0 + sigma) * (log_t - log_v)):
+            if count == jumps.shape[0]:
+                if count >= _MOST_JUMPS:
+                    return np.empty(0) * np.nan
+                jumps = np.concatenate((jumps, np.empty(count)))
+            jumps[count] = log_v
+            count += 1
+        log_t = max(log_v, log_t + 1e-15)
+
+
+@kernel
+def slice_sweep(work, log_front, sigma, log_rate, rng):
+    """Draw the measure and all labels; labels go to work.labels. Returns False when too many jumps are needed.
+
+    log_front: log of the Levy density's constant; log_rate: log(1 + u).
+    """
+    clusters, atoms, labels = work.clusters, work.atoms, work.labels
+    m, s = atoms.shape
+    k = clusters.open[0]
+    per_count = work.model.per_count
+    log_occupied = np.empty(k)  # jumps in units of 1 / (1 + u)
+    for slot in range(k):
+        log_occupied[slot] = log_gamma_variate(clusters.columns[0, slot] * per_count - sigma, rng)
+    log_slice = np.empty(m)
+    for i in range(m):
+        log_slice[i] = log_occupied[labels[i]] - rng.standard_exponential()
+    lowest = log_slice.min()
+    log_new = draw_jumps(lowest, log_front + sigma * log_rate, sigma, rng)
+    if lowest < _LEAST_LOG or log_new.shape[0] >= _MOST_JUMPS:
+        return False
+    total = k + log_new.shape[0]
+    log_jump = np.empty(total)
+    natural = np.empty((total, s))
+    statistics = np.zeros(s)
+    for slot in range(k):
+        log_jump[slot] = log_occupied[slot]
+        for column in range(s):
+            statistics[column] = clusters.columns[column, slot]
+        draw_natural(work.model.family, statistics, rng, natural[slot])
+    for column in range(s):
+        statistics[column] = 0.0
+    for fresh in range(log_new.shape[0]):  # largest first, so that an atom can stop at its slice
+        log_jump[k + fresh] = log_new[log_new.shape[0] - 1 - fresh]
+        draw_natural(work.model.family, statistics, rng, natural[k + fresh])
+    scores = np.empty(total)
+    candidates = np.empty(total, dtype=np.int64)
+    chosen = np.empty(m, dtype=np.int64)
+    for i in range(m):
+        size = 0
+        more = atoms[i, 0] * per_count - 1.0
+        for j in range(total):
+            if log_jump[j] <= log_slice[i]:
+                if j >= k:
+                    break
+                continue
+            dot = 0.0
+            for column in range(s):
+                dot += natural[j, column] * atoms[i, column]
+            scores[size] = more * log_jump[j] + dot
+            candidates[size] = j
+            size += 1
+        chosen[i] = candidates[draw_index(scores, size, rng)]
+    number = np.full(total, -1, dtype=np.int64)
+    used = 0
+    for i in range(m):
+        if number[chosen[i]] < 0:
+            number[chosen[i]] = used
+            used += 1
+        labels[i] = number[chosen[i]]
+    return True
+
+
+def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
+    """Draw the measure given the partition, the partition given the measure, then u and the hyperparameters."""
+    prior = problem.prior_at(state.prior)
+    work = problem.load(state.labels, prior)
+    if isinstance(prior, DirichletProcess):
+        log_u = log_gamma_variate(problem.n, rng) - log_gamma_variate(prior.alpha, rng)
+        log_front, sigma, log_rate = math.log(prior.alpha), 0.0, log_one_plus_exp(log_u)
+    elif isinstance(prior, GeneralizedGamma):
+        log_front = math.log(prior.alpha * prior.sigma) - math.lgamma(1.0 - prior.sigma)
+        sigma, log_rate = prior.sigma, math.log1p(prior.u)
+    else:
+        raise ValueError(f"the slice sampler knows no jumps of the prior '{prior.name}'; use another sampler")
+    if not slice_sweep(work, log_front, sigma, log_rate, rng):
+        raise ValueError("the slice sampler needs too many small jumps for these data; use another sampler")
+    work = problem.load(canonical(work.labels), prior)
+    labels, vector, log_joint = problem.finish(work, prior, rng)
+    return State(labels, vector, np.array(log_joint))

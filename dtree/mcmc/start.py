@@ -1,0 +1,59 @@
+"""Where chains start. Different chains start differently, so that their agreement means something."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dtree.core.partition import canonical_labels
+from dtree.hierarchy.incremental_forest import Forest, noisy_partition
+from dtree.mcmc.hyperparameters import parameter_vector, resample
+from dtree.mcmc.problem import Problem
+
+_SETTLING_ROUNDS = 5
+
+
+def _noisy(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    return noisy_partition(problem.model, problem.atoms, rng.permutation(problem.m))
+
+
+def _incremental(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    forest = Forest(problem.model)
+    forest.insert(problem.atoms, rng.permutation(problem.m))
+    return forest.labels()
+
+
+def _one(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    return np.zeros(problem.m, dtype=np.int64)
+
+
+def _random(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    clusters = max(2, round(2.0 * math.log(1.0 + problem.n)))
+    return canonical_labels(rng.integers(0, clusters, problem.m))
+
+
+STARTS: dict[str, Callable[[Problem, np.random.Generator], np.ndarray]] = {
+    "noisy": _noisy,
+    "incremental": _incremental,
+    "one": _one,
+    "random": _random,
+}
+
+
+def start_of_chain(number: int) -> str:
+    """The start of the chain with this number, going round."""
+    return list(STARTS)[number % len(STARTS)]
+
+
+def starting_point(problem: Problem, start: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Labels (m,) and the prior's parameters: u (and hyperparameters) settle on the partition first."""
+    if start not in STARTS:
+        raise ValueError(f"unknown start '{start}': use one of {', '.join(STARTS)}")
+    labels = STARTS[start](problem, rng)
+    prior = problem.model.prior
+    counts = np.bincount(labels, weights=problem.counts)
+    for _ in range(_SETTLING_ROUNDS):
+        prior = resample(prior, counts, rng, problem.resample_hyperparameters)
+    return labels, parameter_vector(prior)

@@ -1,0 +1,245 @@
+"""Tree-guided MCMC, exactly invariant: the default sampler.
+
+The state is the partition alone. A guide tree G over all atoms, built by incremental BHC from the data and never from the
+partition, proposes where to split, merge and move whole subtrees (MATHS 6):
+
+- guided split-merge: a node g of G, an atom below each of its children; their cluster is divided along G, or their two
+  clusters are joined (`allocate`);
+- subtree Gibbs: the members of one cluster below a node of G move together to where they are worth most;
+- local Gibbs: a Gibbs sweep over the atoms below a node of G, and now and then over all atoms.
+
+Nodes are drawn by their uncertainty. The sampler of [LC15] as printed is `tgmcmc_paper`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dtree.core.jit import kernel
+from dtree.core.model import Model, log_phi_h
+from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.hierarchy.incremental_forest import incremental_tree
+from dtree.mcmc.allocate import allocate, gather_members
+from dtree.mcmc.clusters import (
+    clear_slot,
+    close_slot,
+    draw_index,
+    gibbs_sweep,
+    log_worth,
+    room_for_one_more,
+    true_count,
+)
+from dtree.mcmc.guide import Guide, draw_leaf, draw_weighted, make_guide, uncertainty_weights
+from dtree.mcmc.problem import Problem
+from dtree.mcmc.scores import refresh_slot
+
+SPLIT_MERGES = 20
+SUBTREE_MOVES = 20
+LOCAL_SWEEPS = 1
+FULL_SWEEP_CHANCE = 0.2
+
+
+class State(NamedTuple):
+    """A partition, the parameters of its prior, and the guide tree with its node weights."""
+
+    labels: np.ndarray  # (m,) canonical
+    prior: np.ndarray  # parameters of the prior
+    log_joint: np.ndarray  # () log p(X, partition [, u])
+    guide_left: np.ndarray  # (m-1,)
+    guide_right: np.ndarray  # (m-1,)
+    guide_weight: np.ndarray  # (2m-1,)
+
+
+def init(problem: Problem, labels: np.ndarray, prior: np.ndarray, rng: np.random.Generator) -> State:
+    """Start from a partition; the guide is built by incremental BHC over the atoms in random order."""
+    at = problem.prior_at(prior)
+    log_joint = np.array(problem.log_joint(labels, at))
+    if problem.m == 1:
+        nothing = np.empty(0, dtype=np.int64)
+        return State(labels, prior, log_joint, nothing, nothing.copy(), np.ones(1))
+    tree = incremental_tree(
+        Model(problem.model.family, at, problem.model.coarsening), problem.atoms, rng.permutation(problem.m)
+    )
+    return State(labels, prior, log_joint, tree.left, tree.right, uncertainty_weights(tree))
+
+
+def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
+    """A new guide at the current hyperparameters; only for the warm-up of a chain."""
+    return init(problem, state.labels, state.prior, rng)
+
+
+def guide_of(problem: Problem, state: State) -> Guide:
+    """The guide in the form kernels take, kept with the problem while the state's columns are the same objects."""
+    kept = getattr(problem, "_guide", None)
+    if kept is None or kept[0] is not state.guide_left or kept[1] is not state.guide_weight:
+        guide = make_guide(state.guide_left, state.guide_right, state.guide_weight)
+        problem._guide = kept = (state.guide_left, state.guide_weight, guide)  # type: ignore[attr-defined]
+    return kept[2]
+
+
+@kernel
+def _write_slot(work, row, k):
+    columns = work.clusters.columns
+    for s in range(row.shape[0]):
+        columns[s, k] = row[s]
+    refresh_slot(work.cache, work.model.family, work.clusters, k)
+
+
+@kernel
+def guided_split_merge(work, guide, rng):
+    """One proposal; returns whether it was accepted. Needs `room_for_one_more`."""
+    clusters, labels = work.clusters, work.labels
+    m = labels.shape[0]
+    g = m + draw_weighted(guide.inner_weight, rng)
+    i = draw_leaf(guide, guide.left[g], rng)
+    j = draw_leaf(guide, guide.right[g], rng)
+    log_uniform = math.log(rng.random())
+    a, b = labels[i], labels[j]
+    log_sides = np.empty(2)
+    if a == b:
+        size = gather_members(guide, labels, a, b, work.members)
+        side = np.empty(size, dtype=np.int64)
+        log_q = allocate(
+            work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, side, False, log_sides, rng
+        )
+        if log_uniform >= log_sides[0] + log_sides[1] - log_worth(work, a) - log_q:
+            return False
+        k = clusters.open[0]
+        clusters.open[0] += 1
+        clusters.n_atoms[k] = 0
+        for position in range(size):
+            if side[position] == 1:
+                labels[work.members[position]] = k
+                clusters.n_atoms[k] += 1
+        clusters.n_atoms[a] -= clusters.n_atoms[k]
+        _write_slot(work, work.row[0], a)
+        _write_slot(work, work.row[1], k)
+        return True
+    union = work.row[6]
+    for s in range(union.shape[0]):
+        union[s] = clusters.columns[s, a] + clusters.columns[s, b]
+    gain = log_phi_h(work.model, union) - log_worth(work, a) - log_worth(work, b)
+    if log_uniform >= gain:  # q <= 1, so nothing that the replay could say would help
+        return False
+    size = gather_members(guide, labels, a, b, work.members)
+    side = np.empty(size, dtype=np.int64)
+    target = np.empty(size, dtype=np.int64)
+    for position in range(size):
+        target[position] = 1 if labels[work.members[position]] == b else 0
+    log_q = allocate(
+        work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, target, True, log_sides, rng
+    )
+    if log_uniform >= gain + log_q:
+        return False
+    for position in range(size):
+        labels[work.members[position]] = a
+    clusters.n_atoms[a] = size
+    _write_slot(work, union, a)
+    clusters.n_atoms[b] = 0
+    close_slot(work, b)
+    return True
+
+
+@kernel
+def score_subtree(work, guide, g, i):
+    """Log weights of all places for the members of i's cluster below g.
+
+    Written to clusters.scores[:k + 1]: own cluster (its other members), clusters without a leaf of g, slot k a new one;
+    -inf where they may not go. work.row[0] receives their statistics, work.members their numbers; returns how many.
+    """
+    clusters, labels, prior = work.clusters, work.labels, work.model.prior
+    own = labels[i]
+    k = clusters.open[0]
+    block = work.row[0]
+    for s in range(block.shape[0]):
+        block[s] = 0.0
+    touched = np.zeros(k, dtype=np.bool_)
+    size = 0
+    for place in range(guide.start[g], guide.stop[g]):
+        atom = guide.order[place]
+        touched[labels[atom]] = True
+        if labels[atom] == own:
+            work.members[size] = atom
+            size += 1
+            for s in range(block.shape[0]):
+                block[s] += work.atoms[atom, s]
+    weight = block[0] * work.model.per_count
+    log_marginal_merged(work.model.family, clusters.columns, block, 0, k, clusters.scores)
+    for slot in range(k):
+        if touched[slot]:
+            clusters.scores[slot] = -np.inf
+        else:
+            count = true_count(work, slot)
+            clusters.scores[slot] += log_kappa(prior, count + weight) - log_kappa(prior, count)
+            clusters.scores[slot] -= clusters.log_marginal[slot]
+    clusters.scores[k] = log_phi_h(work.model, block)
+    if size < clusters.n_atoms[own]:
+        rest = work.row[1]
+        for s in range(rest.shape[0]):
+            rest[s] = clusters.columns[s, own] - block[s]
+        clusters.scores[own] = log_worth(work, own) - log_phi_h(work.model, rest)
+    return size
+
+
+@kernel
+def subtree_gibbs(work, guide, rng):
+    """Move the members of one cluster below a node of the guide together. Needs `room_for_one_more`."""
+    g = draw_weighted(guide.node_weight, rng)
+    i = draw_leaf(guide, g, rng)
+    clusters, labels = work.clusters, work.labels
+    own, k = labels[i], clusters.open[0]
+    size = score_subtree(work, guide, g, i)
+    all_of_own = size == clusters.n_atoms[own]
+    chosen = draw_index(clusters.scores, k + 1, rng)
+    if chosen == own or (chosen == k and all_of_own):
+        return
+    if chosen == k:
+        clusters.open[0] += 1
+        clear_slot(work, k)
+    for position in range(size):
+        labels[work.members[position]] = chosen
+    for s in range(work.row.shape[1]):
+        clusters.columns[s, chosen] += work.row[0, s]
+    clusters.n_atoms[chosen] += size
+    refresh_slot(work.cache, work.model.family, clusters, chosen)
+    clusters.n_atoms[own] -= size
+    if all_of_own:
+        close_slot(work, own)
+    else:
+        _write_slot(work, work.row[1], own)
+
+
+@kernel
+def guided_moves(work, guide, split_merges, subtree_moves, begin, rng):
+    """Split-merge moves, then subtree moves; returns how many are done, fewer than all when out of room."""
+    total = split_merges + subtree_moves
+    for done in range(begin, total):
+        if not room_for_one_more(work):
+            return done
+        if done < split_merges:
+            guided_split_merge(work, guide, rng)
+        else:
+            subtree_gibbs(work, guide, rng)
+    return total
+
+
+def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
+    """Guided moves, a local Gibbs sweep, now and then a full one; then u and the hyperparameters."""
+    prior = problem.prior_at(state.prior)
+    work = problem.load(state.labels, prior)
+    everyone = np.arange(problem.m)
+    if problem.m > 1:
+        guide = guide_of(problem, state)
+        moves = SPLIT_MERGES + SUBTREE_MOVES
+        work = problem.repeat(work, guided_moves, moves, guide, SPLIT_MERGES, SUBTREE_MOVES, rng)
+        for _ in range(LOCAL_SWEEPS):
+            g = draw_weighted(guide.node_weight, rng)
+            below = guide.order[guide.start[g] : guide.stop[g]]
+            work = problem.repeat(work, gibbs_sweep, below.shape[0], below, rng)
+    if problem.m == 1 or rng.random() < FULL_SWEEP_CHANCE:
+        work = problem.repeat(work, gibbs_sweep, problem.m, everyone, rng)
+    labels, vector, log_joint = problem.finish(work, prior, rng)
+    return state._replace(labels=labels, prior=vector, log_joint=np.array(log_joint))

@@ -1,0 +1,65 @@
+"""A family for someone who names only its kind: hyperparameters from the data, the delicate one from the bound.
+
+How tight clusters are relative to the spread of the data decides how many there are. A handful of shares is tried with short
+fits on at most a few thousand rows, and the one with the highest bound wins, so nothing has to be set by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dtree.core.families import FAMILIES, Family, moments_of
+from dtree.variational.fitting import fit_in_memory
+from dtree.variational.starts import kmeans_labels, one_hot
+from dtree.variational.steps import Rule, make_block
+from dtree.variational.variants import Variant
+
+SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+_ROWS = 2000
+_ITERATIONS = 12
+_CENTRES = (2, 4, 8, 16)
+
+
+def family_from_data(kind: str | Family, X: Any, weight: np.ndarray | None = None) -> list[Family]:
+    """The family itself, anchored at the data, or the defaults of its kind for several shares of variance."""
+    if isinstance(kind, Family):
+        if kind.n_features != X.shape[1]:
+            raise ValueError(f"the family has {kind.n_features} features but the data have {X.shape[1]}")
+        return [kind.anchored(moments_of(X, with_covariance=False, weight=weight))]
+    if kind not in FAMILIES:
+        raise ValueError(f"unknown family {kind!r}: choose one of {', '.join(FAMILIES)} or give a family object")
+    family_type = FAMILIES[kind]
+    moments = moments_of(X, with_covariance=family_type.needs_covariance, weight=weight)
+    return [family_type.defaults(moments, share) for share in SHARES]
+
+
+def choose_by_bound(
+    candidates: list[Family],
+    X: Any,
+    variant: Variant,
+    size: int,
+    alpha: float,
+    random: np.random.Generator,
+    weight: np.ndarray | None = None,
+) -> tuple[Family, int]:
+    """The candidate family, and the number of k-means centres to start from, whose short fit has the highest bound.
+
+    Starts with few and with many centres are tried, because a fit rarely leaves a start with far too many.
+    """
+    rows = X.shape[0]
+    chosen = slice(None) if rows <= _ROWS else np.sort(random.choice(rows, _ROWS, replace=False))
+    sample = X[chosen]
+    sample_weight = None if weight is None else weight[chosen]
+    size = min(size, sample.shape[0])
+    plain = variant._replace(collapsed=False)  # its bound is exact and costs nothing
+    best = (-np.inf, candidates[0], size)
+    for centres in sorted({min(number, size) for number in _CENTRES} | {size}):
+        start = one_hot(kmeans_labels(candidates[0], sample, centres, random, sample_weight), size)
+        for family in candidates:
+            block, rule = make_block(family, sample, sample_weight), Rule(family, plain, alpha)
+            fit, _ = fit_in_memory(block, start.copy(), rule, _ITERATIONS, 1e-3)
+            if fit.elbo > best[0]:
+                best = fit.elbo, family, centres
+    return best[1], best[2]

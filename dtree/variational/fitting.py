@@ -1,0 +1,208 @@
+"""The loop: reorder, M-step, bound, E-step, until the bound stops rising.
+
+It knows nothing of where rows live. A *pass* runs the E-step over all rows: `InMemory` here, partitions on a cluster in the
+engine. A pass needs three methods:
+
+    run(state) -> Sums               the total of e_step over all blocks, added in a fixed order
+    permute(order)                   labels were renamed; passes that keep responsibilities rename theirs
+    exact_log_prior(rule) -> float | None    E log p(z) of a collapsed variant exactly, or None when there are too many rows
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from dtree.variational.steps import (
+    Block,
+    Rule,
+    State,
+    Sums,
+    bound,
+    e_step,
+    empty_sums,
+    expected_log_likelihood,
+    inner_rows,
+    m_step,
+    order_of,
+    sums_of,
+    with_learned_alpha,
+)
+from dtree.variational.sweeps import exact_sweep, expanded_sequential_sweep
+from dtree.variational.weights import exact_log_prior
+
+EXACT_BOUND_ROWS = 1000  # the exact collapsed bound costs T n^2 each iteration; above this the expansion is reported
+_PARALLEL_WORK = 20_000_000  # multiplications below which threads cost more than they save
+_PIECES_PER_PASS = 4  # inner blocks handed to a thread at once
+
+
+class Pass(Protocol):
+    """Anything that can run the E-step over all rows."""
+
+    def run(self, state: State) -> Sums: ...
+
+    def permute(self, order: np.ndarray) -> None: ...
+
+    def exact_log_prior(self, rule: Rule) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where a fit stopped: sums and rule determine everything else."""
+
+    sums: Sums
+    rule: Rule
+    elbo: float
+    is_bound: bool  # False when a collapsed variant's E log p(z) was expanded instead of summed exactly
+    trace: list[float] = field(default_factory=list)
+    converged: bool = False
+
+    @property
+    def state(self) -> State:
+        return m_step(self.sums, self.rule)
+
+
+def ascend(
+    rows: Pass,
+    sums: Sums,
+    rule: Rule,
+    max_iter: int,
+    tol: float,
+    learn_alpha: bool = False,
+    progress: Callable[[int, float], None] | None = None,
+) -> Fit:
+    """Iterate from `sums` until the bound changes by less than `tol` per row, at most `max_iter` E-steps."""
+    trace: list[float] = []
+    for iteration in range(max_iter + 1):
+        if learn_alpha:
+            rule = with_learned_alpha(sums, rule)
+        order = order_of(sums, rule)
+        if order is not None:
+            sums = sums.permuted(order)
+            rows.permute(order)
+        log_prior = rows.exact_log_prior(rule)
+        trace.append(bound(sums, rule, log_prior))
+        if progress is not None:
+            progress(iteration, trace[-1])
+        is_bound = log_prior is not None or not rule.variant.collapsed
+        converged = iteration > 0 and abs(trace[-1] - trace[-2]) < tol * sums.rows
+        if converged or iteration == max_iter:
+            break
+        sums = rows.run(m_step(sums, rule))
+    return Fit(sums, rule, trace[-1], is_bound, trace, converged)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _available_threads() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    blas = [pool["num_threads"] for pool in _blas().info() if pool["user_api"] == "blas"]
+    return max(1, min([cores, *blas]))
+
+
+class InMemory:
+    """All rows and their responsibilities in this process.
+
+    Pieces of rows go to threads, each with a single-threaded BLAS, and their sums are added in the order of rows, so the
+    answer does not depend on the number of threads.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        responsibilities: np.ndarray,
+        expectation: str = "corrected",
+        schedule: str = "parallel",
+        threads: int | None = None,
+    ) -> None:
+        self.block = block
+        self._kept = np.ascontiguousarray(responsibilities, dtype=np.float64)
+        self._order: np.ndarray | None = None  # a renaming of labels not yet carried out in `_kept`
+        self.expectation = expectation
+        self.schedule = schedule
+        self.threads = threads
+        whole = bool(np.all(block.weight == np.floor(block.weight)))
+        self.countable = whole and block.weight.sum() <= EXACT_BOUND_ROWS
+
+    def sums(self, rule: Rule) -> Sums:
+        """Sums of the present responsibilities."""
+        return sums_of(self.block, self.responsibilities, rule)
+
+    @property
+    def responsibilities(self) -> np.ndarray:
+        """q(z) of every row (n, T) in the present order of labels."""
+        if self._order is not None:
+            self._kept = np.ascontiguousarray(self._kept[:, self._order])
+            self._order = None
+        return self._kept
+
+    def permute(self, order: np.ndarray) -> None:
+        # Carried out piece by piece in the next pass: moving all columns at once costs as much as the pass itself.
+        self._order = order if self._order is None else self._order[order]
+
+    def exact_log_prior(self, rule: Rule) -> float | None:
+        if not (rule.variant.collapsed and self.countable):
+            return None
+        return exact_log_prior(rule.variant, rule.alpha, self.responsibilities, self.block.weight.astype(np.int64))
+
+    def run(self, state: State) -> Sums:
+        if state.weights is not None and (self.expectation == "exact" or self.schedule == "sequential"):
+            return self._sweep(state)
+        size, width = state.coefficients.shape
+        step = _PIECES_PER_PASS * inner_rows(size, width)
+        pieces = range(0, len(self.block), step)
+        order, self._order = self._order, None
+
+        def one(start: int) -> Sums:
+            stop = min(start + step, len(self.block))
+            part, out = self.block.part(start, stop), self._kept[start:stop]
+            if state.weights is not None:
+                part = replace(part, responsibilities=out if order is None else np.ascontiguousarray(out[:, order]))
+            return e_step(part, state, out=out)
+
+        threads = self.threads
+        if threads is None:
+            threads = _available_threads() if len(self.block) * size * width > _PARALLEL_WORK else 1
+        total = empty_sums(state.variant, size, width)
+        if threads == 1 or len(pieces) == 1:
+            for start in pieces:
+                total = total + one(start)
+            return total
+        with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
+            for sums in pool.map(one, pieces):
+                total = total + sums
+        return total
+
+    def _sweep(self, state: State) -> Sums:
+        """Schedules that refresh counts row by row, and exact expectations."""
+        assert state.weights is not None
+        scores = expected_log_likelihood(self.block, state)
+        labels, weight, alpha = self.responsibilities, self.block.weight, state.weights.alpha
+        if self.expectation == "exact":
+            exact_sweep(state.variant, alpha, scores, labels, weight, self.schedule == "sequential")
+        else:
+            expanded_sequential_sweep(state.variant, alpha, scores, labels, weight, self.expectation == "corrected")
+        return sums_of(self.block, labels, Rule(state.family, state.variant, alpha))
+
+    def with_responsibilities(self, responsibilities: np.ndarray) -> InMemory:
+        """The same rows with other responsibilities, to try something on."""
+        return InMemory(self.block, responsibilities, self.expectation, self.schedule, self.threads)
+
+
+def fit_in_memory(
+    block: Block, responsibilities: np.ndarray, rule: Rule, max_iter: int, tol: float, **settings: Any
+) -> tuple[Fit, InMemory]:
+    """Fit from given responsibilities (n, T)."""
+    expectation = settings.pop("expectation", "corrected")
+    rows = InMemory(block, responsibilities, expectation, settings.pop("schedule", "parallel"))
+    return ascend(rows, rows.sums(rule), rule, max_iter, tol, **settings), rows

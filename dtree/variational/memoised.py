@@ -1,0 +1,60 @@
+"""Memoised updates (Hughes & Sudderth 2013): batches come and come again, and the bound over all of them does not fall.
+
+The sums of every batch are kept (T x s numbers each, no rows). Visiting a batch replaces its sums by new ones from the present
+state and adds all batches up again in the order of their first visit, so nothing drifts and the bound is that of all rows seen
+so far. With an uncollapsed variant a revisit is coordinate ascent on that bound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dtree.variational.fitting import Fit
+from dtree.variational.steps import Block, Rule, Sums, bound, e_step, m_step, order_of, with_learned_alpha
+
+
+def fingerprint(X: Any, weight: np.ndarray) -> str:
+    """A name for a batch: a hash of its rows and weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    parts = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [np.ascontiguousarray(X)]
+    for array in [*parts, weight]:
+        digest.update(repr((array.shape, array.dtype.str)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+class Memory:
+    """Sums of all batches seen, by name."""
+
+    def __init__(self, rule: Rule, start: Sums) -> None:
+        self.rule = rule
+        self.start = start  # makes the first state; replaced by the first batch's own sums
+        self.batches: dict[str, Sums] = {}
+        self.trace: list[float] = []
+
+    def total(self) -> Sums:
+        """Sums over all batches, or the start before the first visit."""
+        return reduce(add, self.batches.values()) if self.batches else self.start
+
+    def visit(self, name: str, block: Block, learn_alpha: bool = False) -> float:
+        """One E-step over the rows of one batch; returns the bound over all batches seen."""
+        self.batches[name] = e_step(block, m_step(self.total(), self.rule))
+        total = self.total()
+        if learn_alpha:
+            self.rule = with_learned_alpha(total, self.rule)
+        order = order_of(total, self.rule)
+        if order is not None:
+            self.batches = {key: sums.permuted(order) for key, sums in self.batches.items()}
+            total = self.total()
+        self.trace.append(bound(total, self.rule))
+        return self.trace[-1]
+
+    def fit(self) -> Fit:
+        """Where the batches have led so far."""
+        return Fit(self.total(), self.rule, self.trace[-1], not self.rule.variant.collapsed, list(self.trace))

@@ -1,0 +1,116 @@
+"""The estimator: conventions, normalisation, bad input, missing entries, atoms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from dtree.diffusion.atoms import atoms_from_labels
+from dtree.diffusion.estimator import DiffusionTree
+from dtree.diffusion.prior import sample_data
+from dtree.diffusion.tree import validate
+
+ROWS = sample_data(25, 2, noise=0.02, rng=np.random.default_rng(0))[0] * [1.0, 30.0] + [5.0, -100.0]
+QUICK = {"n_permutations": 1, "search_steps": 20, "random_state": 0}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_checks() -> None:
+    for estimator, check in estimator_checks_generator(DiffusionTree(n_permutations=1, search_steps=2, n_trees=2)):
+        check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("inference", ["laplace", "em", "message-passing", "mcmc"])
+def test_every_inference_gives_a_normalised_density(inference: str) -> None:
+    rows = ROWS[:12, :1]
+    model = DiffusionTree(inference=inference, mcmc_draws=10, mcmc_warmup=10, **QUICK).fit(rows)
+    validate(model.tree_)
+    centre, width = rows.mean(), rows.std()
+    # heavy tails: integrate far out on a stretched grid
+    u = np.linspace(-12, 12, 60_001)
+    grid = centre + width * np.sinh(u)
+    density = np.exp(model.score_samples(grid[:, None])) * width * np.cosh(u)
+    assert density.sum() * (u[1] - u[0]) == pytest.approx(1.0, abs=2e-3)
+    assert model.sample(7, random_state=1).shape == (7, 1)
+
+
+def test_units_do_not_matter() -> None:
+    a = DiffusionTree(**QUICK).fit(ROWS)
+    b = DiffusionTree(**QUICK).fit(ROWS * 10.0)
+    assert b.score_samples(ROWS * 10.0) == pytest.approx(a.score_samples(ROWS) - 2 * np.log(10.0), abs=1e-4)
+    assert b.log_evidence_ == pytest.approx(a.log_evidence_ - ROWS.size * np.log(10.0), abs=1e-4)
+
+
+def test_same_seed_same_answer() -> None:
+    a, b = (DiffusionTree(**QUICK).fit(ROWS) for _ in range(2))
+    assert np.array_equal(a.tree_.rest, b.tree_.rest)
+    assert a.log_evidence_ == b.log_evidence_
+
+
+def test_missing_entries() -> None:
+    rows = ROWS.copy()
+    rows[3, 0] = rows[7, 1] = np.nan
+    model = DiffusionTree(**QUICK).fit(rows)
+    assert np.isfinite(model.score_samples(rows)).all()
+    mean, deviation = model.node_locations()
+    assert mean.shape == deviation.shape == (2 * 25 - 1, 2)
+    assert np.isfinite(mean).all()
+
+
+def test_probit_with_missing_entries() -> None:
+    binary = (ROWS.mean(axis=0) < ROWS).astype(float)
+    binary[2, 1] = np.nan
+    model = DiffusionTree(likelihood="probit", **QUICK).fit(binary)
+    everything = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=float)
+    assert np.exp(model.score_samples(everything)).sum() == pytest.approx(1.0, abs=1e-8)
+    assert set(np.unique(model.sample(20, random_state=0))) <= {0.0, 1.0}
+
+
+def test_many_rows_become_atoms() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.normal(-3, 0.5, (1500, 1)), rng.normal(2, 1.0, (1500, 1))])
+    model = DiffusionTree(max_leaves=60, **QUICK).fit(rows)
+    assert model.atoms_ is not None
+    assert model.atoms_.rows.sum() == 3000
+    grid, step = np.linspace(-40, 40, 40_001, retstep=True)
+    assert np.exp(model.score_samples(grid[:, None])).sum() * step == pytest.approx(1.0, abs=1e-3)
+    truth = np.logaddexp(-((rows + 3) ** 2) / 0.5 - np.log(0.5), -((rows - 2) ** 2) / 2) - np.log(
+        2 * np.sqrt(2 * np.pi)
+    )
+    assert model.score(rows) == pytest.approx(truth.mean(), abs=0.1)
+    assert model.sample(100, random_state=0).mean() == pytest.approx(rows.mean(), abs=0.8)
+
+
+def test_atom_summaries() -> None:
+    rng = np.random.default_rng(2)
+    rows, labels = rng.normal(size=(50, 3)), np.arange(50) % 4
+    atoms = atoms_from_labels(rows, labels)
+    for k in range(4):
+        assert atoms.mean[k] == pytest.approx(rows[labels == k].mean(axis=0))
+    assert atoms.noise == pytest.approx(1.0, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "sentence"),
+    [
+        ({}, ROWS[:1], "minimum of 2"),
+        ({"noise": 0.0}, ROWS[[0, 1, 1]], "identical.*noise='auto'"),
+        ({}, np.column_stack([ROWS, np.ones(25)]), "Column 2 is constant.*remove it"),
+        ({"likelihood": "probit"}, ROWS, "binary entries"),
+        ({"inference": "magic"}, ROWS, "inference must be one of"),
+        ({"likelihood": "poisson"}, ROWS, "likelihood must be one of"),
+        ({"noise": -1.0}, ROWS, "cannot be negative"),
+        ({"c": 0.0}, ROWS, "c must be positive"),
+        ({"max_leaves": 5}, np.where(np.arange(50).reshape(25, 2) == 3, np.nan, ROWS), "summaries need complete rows"),
+    ],
+)
+def test_bad_input_gets_one_sentence(change: dict, rows: np.ndarray, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        DiffusionTree(**change).fit(rows)
+
+
+def test_duplicates_are_fine_with_noise() -> None:
+    model = DiffusionTree(**QUICK).fit(np.repeat(ROWS[:6], 2, axis=0))
+    assert np.isfinite(model.log_evidence_)

@@ -1,0 +1,155 @@
+"""Incremental BHC against its slow twin, and what must hold for any forest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from dtree.core.families import DiagonalGaussian, Gaussian
+from dtree.core.model import Model
+from dtree.core.partition import clusters_of
+from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.hierarchy.exact import log_evidence_by_recursion
+from dtree.hierarchy.hyperparameters import log_bound
+from dtree.hierarchy.incremental_estimator import IncrementalBHC, leaf_statistics
+from dtree.hierarchy.incremental_forest import Forest, incremental_tree, noisy_partition
+from tests.naive.incremental import NaiveForest, sets_below
+
+
+def family() -> DiagonalGaussian:
+    return DiagonalGaussian([0.0, 0.0], 0.1, 2.0, [0.7, 0.7])
+
+
+def blobs(seed: int, n: int = 40, centres: int = 4) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(centres, 2))[rng.integers(centres, size=n)] * 4 + rng.normal(size=(n, 2))
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("prior", [DirichletProcess(1.0), GeneralizedGamma(2.0, 0.4, 30.0)], ids=["dp", "nggp"])
+@pytest.mark.parametrize("seed", range(4))
+def test_same_forest_as_the_twin(seed: int, prior, noisy: bool) -> None:
+    model = Model(family(), prior)
+    X = blobs(seed)
+    weight = np.random.default_rng(seed).integers(1, 4, size=X.shape[0])
+    atoms = model.atoms(X, weight)
+    order = np.random.default_rng(seed + 100).permutation(X.shape[0])
+    forest = Forest(model, noisy=noisy, balanced=False)
+    forest.insert(atoms, order)
+    twin = NaiveForest(model, atoms, noisy)
+    for atom in order:
+        twin.insert(int(atom))
+    assert {frozenset(c) for c in clusters_of(forest.labels())} == twin.clusters()
+    tree = forest.tree()
+    tree.validate()
+    assert twin.nodes() <= set(sets_below(tree))
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_potentials_are_those_of_the_sets(balanced: bool) -> None:
+    model = Model(family(), DirichletProcess(0.8))
+    atoms = model.atoms(blobs(1, 120))
+    forest = Forest(model, balanced=balanced)
+    forest.insert(atoms)
+    tree = forest.tree()
+    tree.validate()
+    for node, members in enumerate(sets_below(tree)):
+        expected = model.log_phi_h(atoms[sorted(members)].sum(axis=0))[0]
+        assert tree.log_phi_h[node] == pytest.approx(expected, abs=1e-8)
+
+
+def test_in_blocks_equals_in_one_go() -> None:
+    model = Model(family(), DirichletProcess(1.0))
+    atoms = model.atoms(blobs(2, 300))
+    whole, parts = Forest(model), Forest(model)
+    whole.insert(atoms)
+    for start in range(0, 300, 37):
+        parts.insert(atoms[start : start + 37])
+    assert np.array_equal(whole.labels(), parts.labels())
+    assert np.array_equal(whole.tree().merges, parts.tree().merges)
+    np.testing.assert_array_equal(leaf_statistics(parts), atoms)
+
+
+def test_balanced_trees_are_shallow() -> None:
+    model = Model(family(), DirichletProcess(1.0))
+    atoms = model.atoms(np.random.default_rng(0).normal(size=(1500, 2)))
+    depths = {}
+    for balanced in (False, True):
+        tree = incremental_forest_tree(model, atoms, balanced)
+        depth = np.zeros(2 * tree.n_leaves - 1)
+        parent = tree.parent
+        for node in range(2 * tree.n_leaves - 3, -1, -1):
+            depth[node] = depth[parent[node]] + 1
+        depths[balanced] = depth.max()
+    assert depths[True] < 80
+    assert depths[True] < depths[False] / 2
+
+
+def incremental_forest_tree(model: Model, atoms: np.ndarray, balanced: bool):
+    forest = Forest(model, balanced=balanced)
+    forest.insert(atoms)
+    return forest.tree()
+
+
+def test_bound_lies_below_the_evidence() -> None:
+    model = Model(family(), DirichletProcess(1.0))
+    atoms = model.atoms(blobs(3, 10))
+    tree = incremental_tree(model, atoms)
+    assert log_bound(tree, model, 10.0) <= log_evidence_by_recursion(model, atoms) + 1e-9
+
+
+def test_finds_separated_clusters() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(6, size=600)
+    X = rng.normal(size=(6, 3))[y] * 12 + rng.normal(size=(600, 3))
+    model = Model(Gaussian.paper_prior(X), DirichletProcess(1.0))
+    forest = Forest(model)
+    forest.insert(model.atoms(X))
+    assert adjusted_rand_score(y, forest.tree().cut()) > 0.97
+
+
+def test_noisy_start_is_rough() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(6, size=600)
+    X = rng.normal(size=(6, 3))[y] * 5 + rng.normal(size=(600, 3))
+    model = Model(Gaussian.paper_prior(X), DirichletProcess(1.0))
+    labels = noisy_partition(model, model.atoms(X))
+    assert 1 <= labels.max() + 1 <= 60
+
+
+def test_estimator_streams() -> None:
+    X = blobs(5, 400)
+    whole = IncrementalBHC(family(), DirichletProcess(1.0), shuffle=False).fit(X)
+    stream = IncrementalBHC(family(), DirichletProcess(1.0), shuffle=False)
+    for start in range(0, 400, 100):
+        stream.partial_fit(X[start : start + 100])
+    assert stream.n_seen_ == 400
+    assert np.array_equal(whole.labels_, stream.labels_)
+    assert stream.log_evidence_bound_ == pytest.approx(whole.log_evidence_bound_)
+    assert np.mean(whole.predict(X) == whole.labels_) > 0.9
+    fresh = whole.fit(X[:50])
+    assert fresh.n_seen_ == 50
+
+
+def test_estimator_density_integrates_to_one() -> None:
+    X = blobs(6, 30)[:, :1]
+    model = IncrementalBHC(DiagonalGaussian([0.0], 0.1, 2.0, [0.7]), DirichletProcess(1.0), random_state=1).fit(X)
+    grid = np.linspace(-200.0, 200.0, 40_001)
+    total = np.exp(model.score_samples(grid[:, None])).sum() * (grid[1] - grid[0])
+    assert total == pytest.approx(1.0, abs=1e-2)
+
+
+def test_noisy_estimator_and_weights() -> None:
+    X = blobs(7, 60)
+    model = IncrementalBHC(family(), GeneralizedGamma(1.0, 0.3, 20.0), init="noisy", random_state=0)
+    model.fit(X, sample_weight=np.full(60, 2))
+    assert model.tree_.size[-1] == 120
+    assert model.n_clusters_ == model.n_trees_
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(ValueError, match="unknown init 'random'"):
+        IncrementalBHC(init="random").fit(blobs(1))
+    with pytest.raises(ValueError, match="zeros"):
+        IncrementalBHC(family()).fit(blobs(1), sample_weight=np.zeros(40) + np.arange(40))

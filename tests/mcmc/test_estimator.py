@@ -1,0 +1,118 @@
+"""DPMixtureMCMC: what fit sets, that it is reproducible, and its predictive density."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from dtree.core.families import DiagonalGaussian
+from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.mcmc.estimator import DPMixtureMCMC
+from dtree.mcmc.point_estimate import best_partition, coclustering, partition_distance
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def blobs() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 15)
+    return np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])[y] + rng.normal(size=(45, 2)), y
+
+
+def family() -> DiagonalGaussian:
+    return DiagonalGaussian([3.0, 3.0], 0.05, 3.0, [3.0, 3.0])
+
+
+def fitted(**changes) -> DPMixtureMCMC:
+    settings = {
+        "family": family(),
+        "prior": GeneralizedGamma(),
+        "chains": 2,
+        "draws": 40,
+        "warmup": 20,
+        "random_state": 1,
+    }
+    return DPMixtureMCMC(**{**settings, **changes}).fit(blobs()[0])
+
+
+def test_finds_the_clusters_and_sets_what_it_says() -> None:
+    model = fitted()
+    X, y = blobs()
+    assert adjusted_rand_score(y, model.labels_) > 0.95
+    assert model.partitions_.shape == (2, 40, 45)
+    posterior = model.posterior_["posterior"]
+    assert set(posterior.data_vars) == {"n_clusters", "log_joint", "alpha", "sigma", "u"}
+    assert posterior["log_joint"].dims == ("chain", "draw")
+    together = model.coclustering()
+    assert together.shape == (45, 45)
+    assert np.allclose(np.diag(together), 1.0)
+    assert together[y == 0][:, y == 0].mean() > 0.9
+    assert np.mean(model.predict(X) == model.labels_) > 0.95
+    assert {"n_clusters", "alpha"} <= set(model.summary().index)
+
+
+def test_threads_and_stops_change_nothing() -> None:
+    whole, threaded = fitted(), fitted(n_jobs=2)
+    parts = fitted(draws=15).more_draws(25)
+    for other in (threaded, parts):
+        assert np.array_equal(whole.partitions_, other.partitions_)
+        for name in ("alpha", "sigma", "u", "log_joint"):
+            assert np.array_equal(whole.posterior_["posterior"][name], other.posterior_["posterior"][name])
+
+
+def test_density_integrates_to_one() -> None:
+    X = blobs()[0][:, :1]
+    narrow = DiagonalGaussian([3.0], 0.05, 3.0, [3.0])
+    for prior in (DirichletProcess(), GeneralizedGamma()):
+        model = DPMixtureMCMC(family=narrow, prior=prior, chains=1, draws=30, warmup=20, random_state=0).fit(X)
+        grid = np.linspace(-400.0, 400.0, 80_001)
+        assert np.exp(model.score_samples(grid[:, None])).sum() * 0.01 == pytest.approx(1.0, abs=5e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
+def test_predictive_equals_the_golden_one(number: int) -> None:
+    golden = json.loads((GOLDEN / "nrm.json").read_text())["posterior"]
+    case, p = golden["cases"][number], golden["params"]
+    prior = DirichletProcess(**case["params"]) if case["measure"] == "dp" else GeneralizedGamma(**case["params"], u=1.0)
+    model = DPMixtureMCMC(
+        family=DiagonalGaussian(p["m"], p["k"], p["a"], p["b"]),
+        prior=prior,
+        chains=2,
+        draws=4000,
+        warmup=50,
+        resample_hyperparameters=False,
+        random_state=0,
+    ).fit(np.array(golden["X"]))
+    import dtree.mcmc.estimator as module
+
+    module._PREDICTIVE_DRAWS, kept = 8000, module._PREDICTIVE_DRAWS
+    try:
+        scores = model.score_samples(np.array(case["X_test"]))
+    finally:
+        module._PREDICTIVE_DRAWS = kept
+    np.testing.assert_allclose(scores, case["log_predictive_exact"], atol=0.05)
+
+
+def test_point_estimates() -> None:
+    draws = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]])
+    for loss in ("vi", "binder"):
+        assert best_partition(draws, loss=loss).tolist() == [0, 0, 1, 1]
+        assert partition_distance(draws[0], draws[1], loss=loss) == 0.0
+    assert coclustering(draws)[0, 2] == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match="unknown loss"):
+        best_partition(draws, loss="zero-one")
+
+
+def test_bad_settings_are_named() -> None:
+    X = blobs()[0]
+    with pytest.raises(ValueError, match="unknown sampler"):
+        DPMixtureMCMC("hmc", family()).fit(X)
+    with pytest.raises(ValueError, match="draws must be at least 1"):
+        DPMixtureMCMC(family=family(), draws=0).fit(X)
+    with pytest.raises(ValueError, match="features"):
+        DPMixtureMCMC(family=DiagonalGaussian([0.0], 0.1, 2.0, [1.0])).fit(X)

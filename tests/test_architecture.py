@@ -1,0 +1,160 @@
+"""The house rules: who may import whom, what importing costs, what public names carry."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dtree
+
+PACKAGE = Path(dtree.__file__).parent
+# Each room may import what stands before it, never what stands after it. Rooms in one row may not import each other,
+# except that all may stand on hierarchy, where trees are built.
+ROWS = [
+    {"core"},
+    {"hierarchy"},
+    {"kmeans", "mcmc", "variational", "diffusion"},
+    {"store"},
+    {"engine"},
+    {"estimators", "evidence", "coarsening", "datasets", "runs", "report"},
+    {"cli", "cli_console", "cli_output", "cli_engine", "cli_sample", "cli_vb", "cli_ddt"},
+]
+RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
+# The faces of the last rooms know each other: an estimator is saved by runs, drawn by report.
+FREE_ROWS = {5, 6}
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+    return found
+
+
+def _sources() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", _sources(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_go_one_way(path):
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    assert room in RANK, f"tell this test where {room} stands"
+    for module in _imports(path):
+        parts = module.split(".")
+        if parts[0] in ("dask", "distributed"):
+            assert room == "engine", f"only the engine may import {parts[0]}"
+        if parts[0] != "dtree" or len(parts) < 2:
+            continue
+        other = parts[1]
+        allowed = RANK[other] < RANK[room] or other == room or (RANK[other] == RANK[room] and RANK[room] in FREE_ROWS)
+        assert allowed, f"{room} may not import {other}"
+
+
+def _public_objects() -> list[tuple[str, object]]:
+    return [(name, getattr(dtree, name)) for name in dtree.__all__ if not name.startswith("__")]
+
+
+@pytest.mark.parametrize(
+    ("name", "thing"), _public_objects(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_public_names_are_documented_with_an_example_and_typed(name, thing):
+    assert inspect.getdoc(thing), f"{name} has no docstring"
+    module = sys.modules[thing.__module__]
+    examples = [test for test in doctest.DocTestFinder().find(thing, name, module=module) if test.examples]
+    assert examples, f"{name} has no example"
+    functions = (
+        [thing]
+        if inspect.isfunction(thing)
+        else [member for key, member in vars(thing).items() if inspect.isfunction(member) and not key.startswith("_")]
+    )
+    for function in functions:
+        signature = inspect.signature(function)
+        assert signature.return_annotation is not inspect.Signature.empty, f"{name}.{function.__name__}: no return type"
+        for parameter in signature.parameters.values():
+            typed = parameter.annotation is not inspect.Parameter.empty
+            assert typed or parameter.name in ("self", "cls"), f"{name}.{function.__name__}({parameter.name})"
+        assert inspect.getdoc(function), f"{name}.{function.__name__} has no docstring"
+
+
+def test_every_public_name_is_where_it_is_said_to_be():
+    for name in dtree.__all__:
+        if not name.startswith("__"):
+            assert getattr(importlib.import_module(dtree._HOME[name]), name) is getattr(dtree, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = dtree.nonsense
+
+
+def _python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE.parent,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_is_light():
+    heavy = ["numba", "scipy", "sklearn", "dask", "distributed", "zarr", "pandas", "matplotlib", "numpy"]
+    code = f"import sys, dtree; print(*[m for m in {heavy!r} if m in sys.modules])"
+    assert _python(code) == ""
+
+
+FIT = """
+import numpy as np, dtree
+from numba.core.dispatcher import Dispatcher
+import gc
+rng = np.random.default_rng(0)
+dtree.BHC(dtree.Gaussian([0, 0], 0.1, 4.0, np.eye(2)), dtree.DirichletProcess(1.0)).fit(rng.normal(size=(20, 2)))
+kernels = [k for k in gc.get_objects() if isinstance(k, Dispatcher) and k.py_func.__module__.startswith("dtree")]
+hits = sum(sum(k.stats.cache_hits.values()) for k in kernels)
+misses = sum(sum(k.stats.cache_misses.values()) for k in kernels)
+print(hits, misses)
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    first_hits, first_misses = map(int, _python(FIT, DTREE_CACHE_DIR=str(tmp_path)).split())
+    hits, misses = map(int, _python(FIT, DTREE_CACHE_DIR=str(tmp_path)).split())
+    assert first_hits == 0
+    assert first_misses > 5
+    assert hits > 0  # callees come inside their callers, so there are fewer hits than first misses
+    assert misses == 0
+
+
+AGREE = """
+import numpy as np, dtree
+from dtree.core.families import FAMILIES, moments_of
+from dtree.core.model import Model
+from dtree.hierarchy.bhc import build_tree
+from dtree.hierarchy.bounds import tree_bounds
+from dtree.hierarchy.exact import log_evidence_by_recursion
+rng = np.random.default_rng(0)
+X = {"real": rng.normal(size=(9, 2)), "binary": rng.integers(0, 2, (9, 2)), "count": rng.poisson(3, (9, 2))}
+for family in FAMILIES.values():
+    rows = X[family.value_kind].astype(float)
+    for prior in (dtree.DirichletProcess(1.0), dtree.GeneralizedGamma(1.0, 0.5, 1.0)):
+        model = Model(family.defaults(moments_of(rows)), prior, 0.8)
+        atoms = model.atoms(rows)
+        tree = build_tree(model, atoms)
+        values = [tree.log_phi_t[-1], *tree_bounds(tree, model, atoms).values(), log_evidence_by_recursion(model, atoms)]
+        print(tree.merges.tolist(), *[f"{value:.9f}" for value in values])
+"""
+
+
+def test_kernels_agree_with_the_jit_off():
+    assert _python(AGREE, NUMBA_DISABLE_JIT="1") == _python(AGREE)
