@@ -6,10 +6,12 @@ which opens a client of its own (`worker_client`) so that its thread is given ba
 
 from __future__ import annotations
 
+import concurrent.futures
 from typing import NamedTuple
 
 import numpy as np
-from distributed import Client, worker_client
+from distributed import Client, KilledWorker, worker_client
+from distributed.client import FutureCancelledError
 
 from dtree.core.model import Model
 from dtree.core.tree import Tree
@@ -20,6 +22,8 @@ from dtree.kmeans.passes import ChunkSums, ClusterState, consolidate
 
 _PAIRS_WORTH_SHARING = 2_000_000  # fewer are scored where they are: tasks would cost more than they save
 _PAIRS_PER_BLOCK = 250_000
+# Clusters shared from memory are gone when their worker dies; the central task then scores the pairs itself, to the same bits.
+_LOST = (FutureCancelledError, KilledWorker, concurrent.futures.CancelledError)
 
 
 def triangle_blocks(k: int, pairs: int = _PAIRS_PER_BLOCK) -> list[tuple[int, int]]:
@@ -61,8 +65,11 @@ def centre_task(path: str, run_id: str, number: int, sums: ChunkSums) -> Cluster
     k = sums.statistics.shape[0] + sums.births.shape[0]
     if k * (k - 1) // 2 < _PAIRS_WORTH_SHARING:
         return consolidate(model, sums, number)
-    with worker_client() as client:
-        return consolidate(model, sums, number, lambda m, statistics: merge_on_workers(client, m, statistics))
+    try:
+        with worker_client() as client:
+            return consolidate(model, sums, number, lambda m, statistics: merge_on_workers(client, m, statistics))
+    except _LOST:
+        return consolidate(model, sums, number)
 
 
 class Leaves(NamedTuple):
@@ -108,8 +115,11 @@ def tree_task(path: str, run_id: str, number: int) -> dict[str, np.ndarray]:
     model, atoms = run.model(), run.state(number).statistics
     if atoms.shape[0] * (atoms.shape[0] - 1) // 2 < _PAIRS_WORTH_SHARING:
         return tree_here(path, run_id, number)
-    with worker_client() as client:
-        return tree_columns(tree_on_workers(client, model, atoms))
+    try:
+        with worker_client() as client:
+            return tree_columns(tree_on_workers(client, model, atoms))
+    except _LOST:
+        return tree_here(path, run_id, number)
 
 
 def tree_here(path: str, run_id: str, number: int) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ _ROOT = str(Path(__file__).parents[2])
 
 def rows(n: int = 60_000, d: int = 3, k: int = 20) -> np.ndarray:
     rng = np.random.default_rng(7)
-    return rng.normal(0, 2.5, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
+    return rng.normal(0, 6.0, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
 
 
 def bits(run):

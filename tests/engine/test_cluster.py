@@ -1,0 +1,40 @@
+"""Clients for this machine, for a running scheduler, and over TLS."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from distributed import Security
+
+from dtree.engine.cluster import cluster_client, local_size, security, worker_memory
+from dtree.engine.execute import OnCluster, executor
+
+
+def test_address_of_a_running_scheduler(client):
+    with cluster_client(scheduler=client.scheduler.address) as second:
+        assert second.submit(os.getpid).result() != os.getpid()
+    assert worker_memory(client) == 1_500_000_000
+    assert worker_memory(None) is None
+
+
+def test_tls():
+    with cluster_client(n_workers=1, memory_limit="1GB", warm=False, tls=Security.temporary()) as client:
+        assert client.scheduler.address.startswith("tls://")
+        assert client.submit(sum, [1, 2]).result() == 3
+
+
+def test_sizes_and_sentences(tmp_path):
+    workers, memory = local_size()
+    assert workers >= 1
+    assert memory > 0
+    assert local_size(3, "2GB") == (3, 2_000_000_000)
+    with pytest.raises(ValueError, match="the TLS certificate authority file"):
+        security(str(tmp_path / "ca.pem"), "cert.pem", "key.pem")
+
+
+def test_here_and_there_add_in_the_same_order(client):
+    arguments = [(text,) for text in "abcdefghijk"]
+    there = OnCluster(client).map_reduce(str.upper, arguments, "".join, finish=str.lower)
+    assert there == executor(None).map_reduce(str.upper, arguments, "".join, finish=str.lower) == "abcdefghijk"
+    assert OnCluster(client).run(str.upper, arguments) == list("ABCDEFGHIJK")
