@@ -23,7 +23,6 @@ from dtree.cli_engine import (
     fit_large,
     info_large,
     is_large,
-    made_by_passes,
     predict_large,
     resume_large,
 )
@@ -219,6 +218,8 @@ def resume(
 
     Example: `dtree resume run.zarr`
     """
+    from dtree.store.run import made_by_passes
+
     if not made_by_passes(run):
         raise ValueError(f"{run} is not a run in passes, so there is nothing to resume")
     resume_large(run, Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key))
@@ -231,6 +232,8 @@ def info(run: RunArgument) -> None:
 
     Example: `dtree info dtree-demo.zarr`
     """
+    from dtree.store.run import made_by_passes
+
     if made_by_passes(run):
         info_large(run)
         return
@@ -277,6 +280,8 @@ def predict(
 
     Example: `dtree predict dtree-demo.zarr dtree-demo.csv --labels-column kind --out labels.csv`
     """
+    from dtree.store.run import made_by_passes
+
     if made_by_passes(run):
         predict_large(run, data, out_, Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator
@@ -95,15 +94,6 @@ def _rows_in(data: str) -> float:
     except Exception:
         return 0.0
     return 0.0
-
-
-def made_by_passes(run: Path) -> bool:
-    """Whether a folder is a run of the engine, finished or not."""
-    try:
-        attributes = json.loads((run / "zarr.json").read_bytes()).get("attributes", {})
-    except (OSError, ValueError, AttributeError):
-        return False
-    return isinstance(attributes, dict) and "run_id" in attributes
 
 
 @contextmanager

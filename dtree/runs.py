@@ -15,7 +15,7 @@ import numpy as np
 from dtree.core.model import Model
 from dtree.core.tree import Tree
 from dtree.store.encode import decode, encode
-from dtree.store.run import Contents, Kind, read_run, register, write_run
+from dtree.store.run import Contents, Kind, made_by_passes, read_run, register, write_run
 
 # Where a fitted attribute goes in the run; attributes not named here go to fitted/.
 _PLACES = {"tree_": "tree", "labels_": "labels", "atoms_": "statistics/atoms", "family_": "model/family"}
@@ -65,6 +65,10 @@ def open(run: str | Path) -> Any:
     ...     open(f"{folder}/run.zarr").labels_.tolist()
     [0, 0, 1, 1]
     """
+    if made_by_passes(run):
+        from dtree.engine.estimators import open_run
+
+        return open_run(run)
     return read_run(run)
 
 

@@ -164,16 +164,6 @@ class BayesKMeansBHC(BayesKMeans):
         return out
 
 
-def is_engine_run(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder is a run of `dtree.engine.fit.fit_dataset`."""
-    from dtree.engine.runs import Run
-
-    try:
-        return bool(Run(path).run_id)
-    except ValueError:
-        return False
-
-
 def open_run(path: str | os.PathLike[str]) -> BayesKMeans:
     """The fitted estimator of a finished run: `BayesKMeansBHC`, or `BayesKMeans` when no tree was asked for.
 

@@ -15,6 +15,7 @@ one sentence. A kind that commits as it goes writes its generations (`gen-000000
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -56,6 +57,15 @@ def register(name: str, kind: Kind) -> None:
     if name in _KINDS:
         raise ValueError(f"the kind of run '{name}' is registered already")
     _KINDS[name] = kind
+
+
+def made_by_passes(run: str | Path) -> bool:
+    """Whether a folder is a run of the engine, finished or not; those keep the layout of `dtree.engine.runs`."""
+    try:
+        attributes = json.loads((Path(run) / "zarr.json").read_bytes())["attributes"]
+        return isinstance(attributes["run_id"], str)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def check_output(run: str | Path, overwrite: bool = False) -> None:

@@ -11,7 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dtree.core.families import DiagonalGaussian, Poisson
 from dtree.core.priors import DirichletProcess
-from dtree.engine.estimators import BayesKMeans, BayesKMeansBHC, is_engine_run, open_run
+from dtree.engine.estimators import BayesKMeans, BayesKMeansBHC, open_run
+from dtree.store.run import made_by_passes
 
 
 def two_blobs(n=60):
@@ -92,8 +93,8 @@ def test_paths_and_dask(tmp_path):
     opened = open_run(tmp_path / "run")
     assert np.array_equal(opened.labels_, there.labels_)
     assert opened.log_joint_ == there.log_joint_
-    assert is_engine_run(tmp_path / "run")
-    assert not is_engine_run(tmp_path)
+    assert made_by_passes(tmp_path / "run")
+    assert not made_by_passes(tmp_path)
 
 
 def test_clear_sentences():
