@@ -88,17 +88,17 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start a new forest with the rows of X (n, d); a row of weight w (a whole number) stands for w equal rows."""
-        self._begin(X)
+        self._begin()
         return self._insert(X, sample_weight, reset=True)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Insert more rows into the forest."""
         first = not hasattr(self, "_forest")
         if first:
-            self._begin(X)
+            self._begin()
         return self._insert(X, sample_weight, reset=first)
 
-    def _begin(self, X: Any) -> None:
+    def _begin(self) -> None:
         if self.init not in INITIALISATIONS:
             raise ValueError(f"unknown init {self.init!r}: choose one of {', '.join(INITIALISATIONS)}")
         self._forest: Forest | None = None
