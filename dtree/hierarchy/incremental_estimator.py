@@ -88,17 +88,17 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Start a new forest with the rows of X (n, d); a row of weight w (a whole number) stands for w equal rows."""
-        self._begin(X)
+        self._begin()
         return self._insert(X, sample_weight, reset=True)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Insert more rows into the forest."""
         first = not hasattr(self, "_forest")
         if first:
-            self._begin(X)
+            self._begin()
         return self._insert(X, sample_weight, reset=first)
 
-    def _begin(self, X: Any) -> None:
+    def _begin(self) -> None:
         if self.init not in INITIALISATIONS:
             raise ValueError(f"unknown init {self.init!r}: choose one of {', '.join(INITIALISATIONS)}")
         self._forest: Forest | None = None
@@ -119,8 +119,7 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
             self.family_, self.prior_ = model.family, model.prior
         order = self._rng.permutation(rows.shape[0]) if self.shuffle else None
         self._forest.insert(self.model_.atoms(rows, weight), order)
-        for name in ("_tree", "_labels", "_mixture"):  # what is derived from the forest is computed when asked for
-            self.__dict__.pop(name, None)
+        self._derived: dict[str, Any] = {}  # tree, labels and mixture are computed from the forest when asked for
         self.n_seen_ = self._forest.n_atoms
         return self
 
@@ -141,9 +140,9 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
     @property
     def tree_(self) -> Tree:
         forest = self._fitted_forest()
-        if not hasattr(self, "_tree"):
-            self._tree = forest.tree()
-        return self._tree
+        if "tree" not in self._derived:
+            self._derived["tree"] = forest.tree()
+        return self._derived["tree"]
 
     @property
     def linkage_(self) -> np.ndarray:
@@ -152,9 +151,9 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
     @property
     def labels_(self) -> np.ndarray:
         forest = self._fitted_forest()
-        if not hasattr(self, "_labels"):
-            self._labels = forest.labels() if self.init == "noisy" else self.tree_.cut()
-        return self._labels
+        if "labels" not in self._derived:
+            self._derived["labels"] = forest.labels() if self.init == "noisy" else self.tree_.cut()
+        return self._derived["labels"]
 
     @property
     def n_clusters_(self) -> int:
@@ -187,11 +186,12 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
         """Log predictive density (n,) of each row: a mixture over all nodes of the tree and a new cluster, normalised."""
         forest = self._fitted_forest()
         rows = self._rows(X, reset=False)
-        if not hasattr(self, "_mixture"):
+        if "mixture" not in self._derived:
             log_weights, log_new = mixture_weights(self.tree_, self.model_)
             nodes = heaviest_nodes(log_weights)
-            self._mixture = node_statistics(self.tree_, leaf_statistics(forest))[nodes], log_weights[nodes], log_new
-        return log_mixture_density(self.family_, rows, *self._mixture)
+            statistics = node_statistics(self.tree_, leaf_statistics(forest))[nodes]
+            self._derived["mixture"] = statistics, log_weights[nodes], log_new
+        return log_mixture_density(self.family_, rows, *self._derived["mixture"])
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log predictive density of the rows of X."""

@@ -1,7 +1,8 @@
 """The guide tree of tree-guided MCMC: a fixed tree over all atoms, its leaves in depth-first order.
 
 In that order the leaves below a node are an interval, so "the members of a cluster below a node" is a range. Node weights
-say where a proposal is worth trying: sqrt(r (1 - r)) + 1e-3, largest where the tree is least sure whether a node is one cluster.
+say where a proposal is worth trying: sqrt(r (1 - r)) + (1 - r) / 10 + 1e-3, largest where the tree is least sure whether a node
+is one cluster, and not too small above, where a state that is still far off has joined what does not belong together.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dtree.core.jit import kernel
 from dtree.core.tree import Tree
 
 LEAST_WEIGHT = 1e-3
+APART_WEIGHT = 0.1
 
 
 class Guide(NamedTuple):
@@ -84,11 +86,9 @@ def make_guide(left: np.ndarray, right: np.ndarray, weight: np.ndarray) -> Guide
 
 
 def uncertainty_weights(tree: Tree) -> np.ndarray:
-    """sqrt(r (1 - r)) + LEAST_WEIGHT for every node (2m-1,)."""
-    log_d = np.concatenate([np.full(tree.n_leaves, -np.inf), tree.log_d])
-    with np.errstate(over="ignore"):
-        log_root = 0.5 * np.abs(log_d)
-    return 0.5 / np.cosh(np.minimum(log_root, 350.0)) + LEAST_WEIGHT
+    """sqrt(r (1 - r)) + APART_WEIGHT (1 - r) + LEAST_WEIGHT for every node (2m-1,)."""
+    r = tree.r
+    return np.sqrt(r * (1.0 - r)) + APART_WEIGHT * (1.0 - r) + LEAST_WEIGHT
 
 
 @kernel

@@ -39,7 +39,9 @@ from dtree.mcmc.scores import refresh_slot
 SPLIT_MERGES = 20
 SUBTREE_MOVES = 20
 LOCAL_SWEEPS = 1
-FULL_SWEEP_CHANCE = 0.2
+FULL_SWEEP_ATOMS = (
+    2000  # atoms that full Gibbs sweeps visit per sweep, on average: a full sweep with this chance over m
+)
 
 
 class State(NamedTuple):
@@ -239,7 +241,7 @@ def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
             g = draw_weighted(guide.node_weight, rng)
             below = guide.order[guide.start[g] : guide.stop[g]]
             work = problem.repeat(work, gibbs_sweep, below.shape[0], below, rng)
-    if problem.m == 1 or rng.random() < FULL_SWEEP_CHANCE:
+    if rng.random() * problem.m < FULL_SWEEP_ATOMS:
         work = problem.repeat(work, gibbs_sweep, problem.m, everyone, rng)
     labels, vector, log_joint = problem.finish(work, prior, rng)
     return state._replace(labels=labels, prior=vector, log_joint=np.array(log_joint))
