@@ -88,9 +88,9 @@ def demo(
     """Cluster a small built-in dataset: nine kinds of creature in three orders.
 
     Writes the run, a picture of the tree (.png) and the data (.csv) to try the other commands on. With many rows it makes
-    a dataset on disk instead and takes it through the whole engine.
+    a dataset on disk instead and takes it through the whole engine: `dtree demo --rows 5000000 --out large.zarr`.
 
-    Examples: `dtree demo --out dtree-demo.zarr` and `dtree demo --rows 5000000 --out large.zarr`
+    Example: `dtree demo --out dtree-demo.zarr`
     """
     if rows > LARGEST_EXACT:
         from dtree.store.run import check_output
