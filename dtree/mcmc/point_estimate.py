@@ -40,7 +40,7 @@ def partition_distance(a: np.ndarray, b: np.ndarray, weight: np.ndarray | None =
     if loss == "binder":
         return float((rows @ rows + columns @ columns - 2.0 * cells @ cells) / n**2)
     if loss == "vi":
-        return float(max(0.0, (_n_log_n(rows) + _n_log_n(columns) - 2.0 * _n_log_n(cells)) / n))
+        return max(0.0, float((_n_log_n(rows) + _n_log_n(columns) - 2.0 * _n_log_n(cells)) / n))
     raise ValueError(f"unknown loss '{loss}': use one of {', '.join(LOSSES)}")
 
 

@@ -69,8 +69,8 @@ def test_density_integrates_to_one() -> None:
     narrow = DiagonalGaussian([3.0], 0.05, 3.0, [3.0])
     for prior in (DirichletProcess(), GeneralizedGamma()):
         model = DPMixtureMCMC(family=narrow, prior=prior, chains=1, draws=30, warmup=20, random_state=0).fit(X)
-        grid = np.linspace(-400.0, 400.0, 80_001)
-        assert np.exp(model.score_samples(grid[:, None])).sum() * 0.01 == pytest.approx(1.0, abs=5e-3)
+        grid = np.linspace(-150.0, 150.0, 6001)
+        assert np.exp(model.score_samples(grid[:, None])).sum() * 0.05 == pytest.approx(1.0, abs=1e-2)
 
 
 @pytest.mark.slow
