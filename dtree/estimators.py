@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -199,13 +198,3 @@ class BHC(ClusterMixin, BaseEstimator):
         tags.input_tags.sparse = kind.accepts_sparse
         tags.input_tags.positive_only = kind.value_kind == "count"
         return tags
-
-
-def effective_clusters(model: BHC) -> float:
-    """Posterior expected number of clusters over the tree-consistent partitions of a fitted model.
-
-    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (0.0, 12.0)])
-    >>> round(effective_clusters(BHC().fit(X)))
-    2
-    """
-    return float(np.exp(logsumexp(model.tree_.log_omega)))
