@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import dtree
 from dtree import BHC, DirichletProcess
 from tests.core.test_families import rows_for
-from tests.golden import golden, golden_family
+from tests.golden import golden, golden_family, golden_prior
+from tests.hierarchy.test_bounds import GOLDEN_NAME
 
 REASONS = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -37,6 +38,27 @@ def test_golden_values_through_the_public_api(case):
     assert dtree.exact_log_evidence(X, family, prior) == pytest.approx(case["log_evidence_exact"], abs=1e-8)
     assert dtree.evidence_bounds(model) == dtree.evidence_bounds(X, family, prior)
     assert dtree.dendrogram_purity(model.tree_, case["labels"]) == pytest.approx(case["dendrogram_purity"], abs=1e-12)
+
+
+@pytest.mark.parametrize("case", golden("bounds_small"), ids=lambda case: f"{case['set']}{case['n']}")
+def test_golden_bounds_through_the_public_api(case):
+    family, prior, X = golden_family(case), DirichletProcess(case["alpha"]), np.array(case["X"])
+    bounds = dtree.evidence_bounds(X, family, prior)
+    for ours, theirs in GOLDEN_NAME.items():
+        assert bounds[ours] == pytest.approx(case["log_lower_bounds"][theirs], abs=1e-8)
+    assert dtree.exact_log_evidence(X, family, prior) == pytest.approx(case["log_evidence_exact"], abs=1e-8)
+
+
+def test_golden_trees_at_fixed_u_through_the_public_api():
+    posterior = golden("nrm")["posterior"]
+    X = np.array(posterior["X"])
+    for case in posterior["cases"]:
+        for at in case["at_u"]:
+            model = BHC(golden_family(posterior), golden_prior(case, at["u"])).fit(X)
+            assert model.tree_.merges.tolist() == at["merges"]
+            assert model.log_evidence_bound_ == pytest.approx(at["log_lower_bounds_X_u"]["bhc"], abs=1e-8)
+            exact = dtree.exact_log_evidence(X, model.family, model.prior)
+            assert exact == pytest.approx(at["log_joint_X_u"], abs=1e-8)
 
 
 @pytest.mark.parametrize("prior", [DirichletProcess(2.0), dtree.GeneralizedGamma(1.0, 0.4, 3.0)], ids=["dp", "nggp"])
