@@ -1,4 +1,4 @@
-"""ALLOC and PLACE of the guided split-merge move (MATHS 6): dividing a cluster in two along the guide tree.
+"""ALLOC and PLACE of the guided split-merge move: dividing a cluster in two along the guide tree.
 
 The two sides start as {i} and {j}. The subtrees of the guide hanging off i -> left(g), j -> right(g) and g -> root, nearest
 first, each cut down to the members of the cluster, are placed one after the other: whole on one side, or opened, their two

@@ -1,6 +1,6 @@
 """Resampling the parameters of the mixing measure given the sizes of the clusters.
 
-Under u ~ p(u | partition) both priors have simple conditionals (MATHS 2, [LC15] uses the same hyperpriors):
+Under u ~ p(u | partition) both priors have simple conditionals ([LC15] uses the same hyperpriors):
 
 - Dirichlet process: u / (1 + u) ~ Beta(n, alpha), then alpha ~ Gamma(a + k, b + log(1 + u)). This is the step of Escobar
   & West with u in the place of their Beta variable; u is drawn and dropped, for the partition does not depend on it.

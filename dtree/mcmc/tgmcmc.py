@@ -1,7 +1,7 @@
 """Tree-guided MCMC, exactly invariant: the default sampler.
 
 The state is the partition alone. A guide tree G over all atoms, built by incremental BHC from the data and never from the
-partition, proposes where to split, merge and move whole subtrees (MATHS 6):
+partition, proposes where to split, merge and move whole subtrees:
 
 - guided split-merge: a node g of G, an atom below each of its children; their cluster is divided along G, or their two
   clusters are joined (`allocate`);

@@ -43,7 +43,7 @@ class Rule:
     family: Family
     variant: Variant
     alpha: float
-    corrected: bool = True  # CFSD: N = 0 treated exactly (MATHS section 7); False is the paper's plain expansion
+    corrected: bool = True  # CFSD: N = 0 treated exactly; False is the paper's plain expansion
     order: str = "best"  # or "size", the paper's decreasing order
 
 

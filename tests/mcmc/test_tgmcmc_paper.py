@@ -1,4 +1,4 @@
-"""The sampler as printed: runs, keeps its trees in order, and is biased by about as much as MATHS 6 says."""
+"""The sampler as printed: runs, keeps its trees in order, and is biased by a total variation of a tenth and more."""
 
 from __future__ import annotations
 

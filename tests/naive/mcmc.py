@@ -1,4 +1,4 @@
-"""Slow and obvious: posteriors by enumeration, and the guided moves of MATHS 6 written down recursively."""
+"""Slow and obvious: posteriors by enumeration, and the guided moves of tgMCMC written down recursively."""
 
 from __future__ import annotations
 
