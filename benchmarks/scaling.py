@@ -1,15 +1,15 @@
 """How a pass grows with workers: a real scheduler with many small simulated workers, and a model of discrete events beside it.
 
-python -m benchmarks.scaling [--workers 10,50,200] [--rows 1000000000] [--chunk-rows 1000000]
+python -m benchmarks.scaling [--workers 10,50,200] [--rates 20,60] [--rows 1000000000] [--chunk-rows 1000000]
 
 1. The costs are measured: a row against the clusters with the engine's kernels; a task with a real scheduler in a process
-   of its own and ten workers in another.
+   of its own and ten workers in others.
 2. The task graph of a pass (the engine's own `map_reduce`, with sums of the real size that really travel) is run on that
    scheduler with many workers whose chunk tasks sleep for as long as the rows would take.
 3. The model is compared with that, then asked about clusters of up to 1,000 workers, each in a process of its own.
 
-Workers that sleep need no core, so two cores are enough; but all of them live in one process, which has its own limit of tasks
-a second: the model is told so when it is compared, and not when it extrapolates.
+Workers that sleep need no core, so two cores are enough; but they share ten processes, in which they wait for each other
+between tasks: the model is told so when it is compared, and not when it extrapolates.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from dtree.kmeans.scoring import Scorer
 
 FEATURES, CLUSTERS = 16, 64
 STATISTICS = 1 + FEATURES + FEATURES * (FEATURES + 1) // 2
+HOSTS = 10  # processes that hold the simulated workers
 READ_BYTES = 200e6  # a second, for each worker: given, not measured
 SPREAD = 0.1  # standard deviation of the logarithm of a chunk's time: machines and disks are not all alike; given
 _QUIET = {
@@ -134,20 +135,25 @@ def scheduler(folder: Path) -> Iterator[Client]:
 
 
 @contextlib.contextmanager
-def workers(client: Client, count: int) -> Iterator[int]:
-    """So many one-thread workers in one process; gives the number of that process."""
-    process = _start("-m", "benchmarks.scaling", "--hold", client.scheduler.address, str(count))
+def workers(client: Client, count: int) -> Iterator[list[int]]:
+    """So many one-thread workers in up to ten processes; gives the numbers of those processes."""
+    hosts = min(count, HOSTS)
+    shares = [count // hosts + (host < count % hosts) for host in range(hosts)]
+    address = client.scheduler.address
+    processes = [_start("-m", "benchmarks.scaling", "--hold", address, str(share)) for share in shares]
     try:
         client.wait_for_workers(count, timeout=300)
-        yield process.pid
+        yield [process.pid for process in processes]
     finally:
-        process.kill()
-        process.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
-def _cpu_of(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _cpu_of(pids: list[int]) -> float:
+    """CPU seconds of processes so far."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def real_pass(client: Client, chunks: np.ndarray, centre: float) -> float:
@@ -170,16 +176,16 @@ def task_costs(folder: Path, combine: float, centre: float, tasks: int = 2000, c
         handing = time.process_time() - mine
         client.cancel(futures)
         del futures
-        with workers(client, count) as pid:
+        with workers(client, count) as pids:
             real_pass(client, np.zeros(200), 0.0)  # first tasks import and open connections
             trips = []
             for _ in range(50):
                 began = time.perf_counter()
                 client.submit(time.sleep, 0.0, pure=False).result()
                 trips.append(time.perf_counter() - began)
-            theirs, worker = client.run_on_scheduler(cpu_seconds), _cpu_of(pid)
+            theirs, worker = client.run_on_scheduler(cpu_seconds), _cpu_of(pids)
             real_pass(client, np.zeros(tasks), 0.0)
-            theirs, worker = client.run_on_scheduler(cpu_seconds) - theirs, _cpu_of(pid) - worker
+            theirs, worker = client.run_on_scheduler(cpu_seconds) - theirs, _cpu_of(pids) - worker
     n = tasks * 8 / 7
     done = max(theirs / n - graph / tasks, 1e-6)
     message = max(float(np.median(trips)) - done - worker / n - graph / tasks - handing / tasks, 0.0) / 4
@@ -207,26 +213,28 @@ def chunk_seconds(rows: int, chunk_rows: int, row: float) -> np.ndarray:
     return chunk_rows * (row + 4 * FEATURES / READ_BYTES) * spread
 
 
-def compare(
-    folder: Path, counts: list[int], rows: int, chunk_rows: int, row: float, costs: Costs, longest: float
-) -> Costs:
-    """Real scheduler against model; the cost of a heartbeat is that of the largest cluster."""
-    print("\n| workers | chunk | chunks | work / workers | real scheduler | model | real / model | scheduler busy |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+def compare(folder: Path, counts: list[int], rates: list[float], row: float, costs: Costs, longest: float) -> Costs:
+    """Real scheduler against model; the cost of a heartbeat is that of the largest cluster.
+
+    The chunks are as long as it takes for the cluster to ask for so many tasks a second.
+    """
+    print("\n| workers | tasks a second asked for | a chunk | chunks | work / workers | real | model | real / model | scheduler busy (model) | cores of the workers |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
     for count in counts:
-        with scheduler(folder) as client, workers(client, count) as _:
+        with scheduler(folder) as client, workers(client, count) as pids:
             costs = costs._replace(heartbeat=heartbeat_cost(client, count))
-            real_pass(client, np.zeros(4 * count), 0.0)
-            for size in (chunk_rows, chunk_rows // 10):
-                chunks = chunk_seconds(rows, size, row)
-                chunks = chunks[: max(int(longest * count / chunks.mean()), 8)][:5000]
-                spent = client.run_on_scheduler(cpu_seconds)
+            real_pass(client, np.zeros(2 * count), 0.0)
+            for rate in rates:
+                size = int(count / rate / (row + 4 * FEATURES / READ_BYTES))
+                chunks = chunk_seconds(size * max(int(longest * rate), 2 * count), size, row)
+                theirs, held = client.run_on_scheduler(cpu_seconds), _cpu_of(pids)
                 took = real_pass(client, chunks, costs.centre)
-                spent = client.run_on_scheduler(cpu_seconds) - spent
-                said = model_pass(chunks, count, costs, hosts=1)
+                theirs, held = client.run_on_scheduler(cpu_seconds) - theirs, _cpu_of(pids) - held
+                said = model_pass(chunks, count, costs, hosts=min(count, HOSTS))
                 print(
-                    f"| {count} | {chunks.mean():.2f} s | {chunks.size:,} | {chunks.sum() / count:.1f} s | {took:.1f} s | "
-                    f"{said.seconds:.1f} s | {took / said.seconds:.2f} | {spent / took:.0%} (model {said.scheduler_share:.0%}) |",
+                    f"| {count} | {rate:g} | {chunks.mean():.2f} s | {chunks.size:,} | {chunks.sum() / count:.1f} s | "
+                    f"{took:.1f} s | {said.seconds:.1f} s | {took / said.seconds:.2f} | "
+                    f"{theirs / took:.0%} ({said.scheduler_share:.0%}) | {held / took:.2f} |",
                     flush=True,
                 )
     return costs
@@ -250,6 +258,7 @@ def extrapolate(rows: int, chunk_rows: int, row: float, costs: Costs) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", default="10,50,200", help="sizes of the simulated clusters")
+    parser.add_argument("--rates", default="20,60", help="tasks a second that the simulated clusters ask for")
     parser.add_argument("--rows", type=int, default=1_000_000_000)
     parser.add_argument("--chunk-rows", type=int, default=1_000_000)
     parser.add_argument("--longest", type=float, default=20.0, help="seconds that one simulated pass may take")
@@ -274,7 +283,8 @@ def main() -> None:
         ):
             print(f"{field}: {1e3 * getattr(costs, field):.2f} ms")
         counts = [int(count) for count in options.workers.split(",")]
-        costs = compare(folder, counts, options.rows, options.chunk_rows, row, costs, options.longest)
+        rates = [float(rate) for rate in options.rates.split(",")]
+        costs = compare(folder, counts, rates, row, costs, options.longest)
     print(f"\nheartbeat: {1e3 * costs.heartbeat:.2f} ms")
     extrapolate(options.rows, options.chunk_rows, row, costs)
 

@@ -20,15 +20,16 @@ import zarr
 
 from dtree.core.model import Model
 from dtree.core.tree import Tree
-from dtree.engine.runs import FORMAT, Run
+from dtree.engine.folder import FORMAT
+from dtree.engine.runs import Run
 from dtree.engine.sources import KINDS, MOST_ROWS
 from dtree.kmeans.passes import ClusterState, Progress
 from dtree.store.layout import read_metadata, refuse_special_files, stored_bytes
 from dtree.store.rows import require_memory
 
-_TYPES = {name: np.dtype(name).newbyteorder("<") for name in
-          ("bool", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64")}  # fmt: skip
-_CODECS = {"bytes", "crc32c", "zstd", "blosc", "gzip", "sharding_indexed", "transpose"}
+_TYPES = {name: np.dtype(name).newbyteorder("<") for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16",
+          "uint32", "uint64", "float32", "float64")}  # fmt: skip
+_CODECS = {"bytes", "crc32c", "zstd", "blosc", "gzip", "sharding_indexed", "transpose", "vlen-utf8", "vlen-bytes"}
 _OLD_FORMAT = {".zarray", ".zgroup", ".zattrs", ".zmetadata"}
 _SMALL = ("model", "checkpoints", "statistics", "tree", "trace")  # written whole and plainly by `write_array`
 _DATA = ("staged", ".predicting-", ".writing-")  # copies of input, checked as input is; and what a crash left behind
@@ -66,7 +67,7 @@ def _check_attributes(folder: Path, at: dict[str, Any]) -> None:
     if at.get("format") != FORMAT:
         raise ValueError(f"{folder} was written in format {str(at.get('format'))[:20]}; this dtree reads {FORMAT}")
     _require(folder, bool(_RUN_ID.fullmatch(str(at["run_id"]))), "its run_id is not one that dtree gives")
-    _require(folder, at.get("status") in ("running", "done"), "its status is neither running nor done")
+    _require(folder, isinstance(at.get("status"), str), "it does not say whether it is done")
     _require(folder, isinstance(at.get("method"), str), "it does not say by which method it was made")
     source = at.get("source")
     if source is not None:
@@ -133,10 +134,9 @@ def _check_node(folder: Path, name: str) -> None:
         folder, kind in ("group", "array") and metadata.get("zarr_format") == 3, f"'{name}' is not a zarr of format 3"
     )
     if kind == "group":
+        # It would be believed instead of what the arrays say themselves.
         _require(
-            folder,
-            not metadata.get("consolidated_metadata"),
-            f"'{name}' has consolidated metadata, which runs have not",
+            folder, not metadata.get("consolidated_metadata"), f"'{name}' has consolidated metadata, as no run has"
         )
         return
     strange = _codec_names(metadata.get("codecs")) - _CODECS
@@ -165,7 +165,6 @@ def _codec_names(codecs: Any) -> set[str]:
 
 def _check_large(folder: Path, name: str, metadata: dict[str, Any]) -> None:
     shape, dtype = metadata.get("shape"), metadata.get("data_type")
-    _require(folder, isinstance(dtype, str) and dtype in _TYPES, f"the array '{name}' has the type {str(dtype)[:40]}")
     grid = metadata.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None
     chunks = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
@@ -175,7 +174,8 @@ def _check_large(folder: Path, name: str, metadata: dict[str, Any]) -> None:
     _require(
         folder, sizes, f"the array '{name}' has the impossible shape {str(shape)[:60]} in chunks {str(chunks)[:60]}"
     )
-    require_memory(math.prod(chunks) * _TYPES[str(dtype)].itemsize, f"a chunk of {folder}/{name}")
+    item = _TYPES[str(dtype)].itemsize if str(dtype) in _TYPES else 8  # text among the draws of a sampler, say
+    require_memory(math.prod(chunks) * item, f"a chunk of {folder}/{name}")
 
 
 # Bayes K-means -------------------------------------------------------------------------------------------------------
@@ -247,6 +247,10 @@ def _check_state(run: Run, model: Model, number: int) -> None:
 
 def _check_births(run: Run, state: ClusterState, what: str) -> None:
     """Every proposed cluster must have its place behind the existing ones in the label map."""
+    arrays, _ = run.read_generation(state.number)
+    lengths, chunks = arrays["birth_lengths"], arrays["birth_chunks"]
+    fit = lengths.shape == chunks.shape == (len(state.birth_maps),) and np.all(lengths >= 0)
+    _require(run.path, bool(fit) and int(lengths.sum()) == arrays["birth_ids"].size, f"the births {what} do not add up")
     for chunk, ids in state.birth_maps.items():
         proper = _whole(chunk, 0, run.n_chunks - 1) and ids.dtype == np.int64 and ids.ndim == 1
         _require(run.path, proper, f"the births {what} are those of no chunk")
@@ -260,6 +264,9 @@ def _check_statistics(folder: Path, model: Model, statistics: np.ndarray, what: 
     _require(folder, shaped and statistics.shape[0] >= 1, f"the statistics {what} have not {width} columns of numbers")
     _require(folder, bool(np.all(np.isfinite(statistics))), f"the statistics {what} hold NaN or infinity")
     _require(folder, bool(np.all(model.counts(statistics) > 0)), f"the statistics {what} hold an empty cluster")
+    with np.errstate(all="ignore"):
+        log_phi = model.log_phi_h(statistics)
+    _require(folder, bool(np.all(np.isfinite(log_phi))), f"the statistics {what} are none that its model could give")
 
 
 def _check_results(run: Run, model: Model) -> None:

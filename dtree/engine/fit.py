@@ -21,6 +21,7 @@ from dtree.core.families import Family, Moments
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
 from dtree.engine.blocks import centre_here, centre_task, tree_here, tree_task
+from dtree.engine.checks import check_clusters, check_folder
 from dtree.engine.cluster import worker_memory
 from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.execute import Here, OnCluster, executor
@@ -141,10 +142,10 @@ def resume(run: str | os.PathLike[str], client: Client | None = None, progress: 
 
     A run that ended before its first checkpoint must be fitted again: nothing had been computed but the survey of the data.
     """
-    opened = Run(run)
-    if not opened.generations():
-        raise ValueError(f"{opened.path} has no checkpoint yet: remove the folder and fit again")
-    return _carry_on(opened, client, progress)
+    check_folder(run)
+    if not Run(run).generations():
+        raise ValueError(f"{run} has no checkpoint yet: remove the folder and fit again")
+    return _carry_on(check_clusters(run), client, progress)
 
 
 def _carry_on(run: Run, client: Client | None, progress: OnProgress | None) -> FitResult:
@@ -215,6 +216,7 @@ def open_run(path: str | os.PathLike[str]) -> Any:
     """The fitted estimator of a finished run."""
     from dtree.engine import estimators  # which stand on this file
 
+    check_clusters(path)
     return estimators.open_run(path)
 
 
@@ -245,7 +247,7 @@ def predict_dataset(
     Labels are the clusters of the run, the leaves of its tree; densities are those of its mixture, normalised. Workers write
     their own chunks, so nothing of the size of the data comes here. Returns the number of rows.
     """
-    opened = Run(run)
+    opened = check_clusters(run)
     if not opened.done:
         raise ValueError(f"{opened.path} is not finished: resume it first")
     target = Path(out).resolve()

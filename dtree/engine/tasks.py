@@ -38,6 +38,17 @@ def _scorer_of(path: str, run_id: str, number: int) -> tuple[ClusterState, Score
     return state, Scorer(model, state.statistics)
 
 
+def _present_labels(run: Run, state: ClusterState, number: int, chunk: int) -> np.ndarray:
+    """Labels of a chunk after pass `number`, from the raw ones on disk."""
+    raw = run.read_labels(number, chunk)
+    try:
+        return state.relabel(chunk, raw)
+    except IndexError:
+        raise ValueError(
+            f"labels of chunk {chunk} name clusters that {run.path} has not: its folder is damaged"
+        ) from None
+
+
 def survey_task(
     source: Source, family: str, seed: int, chunk: int, bounds: tuple[int, int], sample_rows: int
 ) -> Survey:
@@ -55,7 +66,7 @@ def assign_task(path: str, run_id: str, number: int, chunk: int) -> ChunkSums:
     run, _ = _open_run(path, run_id)
     state, scorer = _scorer_of(path, run_id, number - 1)
     X = run.source.read(*run.bounds(chunk))
-    own = None if number == 1 else state.relabel(chunk, run.read_labels(number - 1, chunk))
+    own = None if number == 1 else _present_labels(run, state, number - 1, chunk)
     labels, sums = assign_chunk(scorer, X, own, chunk, number, run.settings.seed)
     with_room(lambda: run.write_labels(number, chunk, labels), path)
     return sums
@@ -70,7 +81,7 @@ def final_labels_task(path: str, run_id: str, number: int, chunk: int) -> np.nda
     """Write the final labels of one chunk from the raw ones of pass `number`; returns how many rows each cluster has."""
     run, _ = _open_run(path, run_id)
     state, _ = _scorer_of(path, run_id, number)
-    labels = state.relabel(chunk, run.read_labels(number, chunk))
+    labels = _present_labels(run, state, number, chunk)
     with_room(lambda: run.write_labels(None, chunk, labels), path)
     return np.bincount(labels, minlength=state.k)
 
