@@ -164,10 +164,11 @@ def _codec_names(codecs: Any) -> set[str]:
 
 
 def _check_large(folder: Path, name: str, metadata: dict[str, Any]) -> None:
-    shape, dtype = metadata.get("shape"), metadata.get("data_type")
+    shape: Any = metadata.get("shape")
+    dtype = metadata.get("data_type")
     grid = metadata.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None
-    chunks = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
+    chunks: Any = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
     proper = isinstance(shape, list) and isinstance(chunks, list) and len(shape) == len(chunks) <= 4
     _require(folder, proper, f"the array '{name}' has no proper shape")
     sizes = all(_whole(size, 0, MOST_ROWS) for size in shape) and all(_whole(size, 1, MOST_ROWS) for size in chunks)
