@@ -271,35 +271,40 @@ def _check_statistics(folder: Path, model: Model, statistics: np.ndarray, what: 
 
 
 def _check_results(run: Run, model: Model) -> None:
-    folder, at = run.path, run.attributes
-    n, best = run.source.shape[0], at["best_pass"]
-    _require(folder, best in run.generations(), f"the clusters of its best pass, {str(best)[:20]}, are not there")
-    _require(folder, _whole(at["n_clusters"], 1, n), "its number of clusters is not one")
-    statistics = run.state(best).statistics
+    folder, at, n = run.path, run.attributes, run.source.shape[0]
+    clusters = run.clusters()
+    _check_statistics(folder, model, clusters, "of its clusters")
+    leaves = clusters.shape[0]
+    _require(
+        folder, at["n_leaves"] == leaves and _whole(at["n_clusters"], 1, leaves), "its number of clusters is not one"
+    )
     for name in ("objective", "log_joint"):
         _require(folder, isinstance(at[name], float) and math.isfinite(at[name]), f"its {name} is not a number")
-    metadata = read_metadata(folder, "labels")
-    _require(
-        folder,
-        metadata.get("shape") == [n] and metadata.get("data_type") == "int32",
-        f"its labels are not one for each of {n} rows",
-    )
-    require_memory(4 * n, f"{folder}/labels")
-    _require(folder, _files(folder / "labels" / "c") >= run.n_chunks, "some of its labels are missing")
+    found = run.leaf_clusters()
+    proper = found.shape == (leaves,) and np.array_equal(np.unique(found), np.arange(at["n_clusters"]))
+    _require(folder, proper, f"its leaves are not in {at['n_clusters']} clusters")
+    for name in ("leaves", "labels"):
+        metadata = read_metadata(folder, name)
+        one_each = metadata.get("shape") == [n] and metadata.get("data_type") == "int32"
+        _require(folder, one_each, f"its {name} are not one for each of {n} rows")
+        require_memory(4 * n, f"{folder}/{name}")
+        _require(folder, _files(folder / name / "c") >= run.n_chunks, f"some of its {name} are missing")
     trace: Any = zarr.open_group(str(folder / "trace"), mode="r")
     lengths = {trace[name].shape for name in Progress._fields}
     _require(folder, len(lengths) == 1 and len(next(iter(lengths))) == 1, "the columns of its trace differ in length")
     if at["tree_wanted"]:
-        _require(folder, isinstance(at["log_evidence_bound"], float), "its evidence bound is not a number")
-        group: Any = zarr.open_group(str(folder / "tree"), mode="r")
-        tree = Tree(**{name: np.asarray(group[name][...]) for name in _COLUMNS})
-        tree.validate()
-        _require(
-            folder,
-            tree.n_leaves == statistics.shape[0],
-            f"its tree has {tree.n_leaves} leaves for {statistics.shape[0]} clusters",
-        )
-        _require(folder, bool(tree.size[-1] == n), f"its tree is not one of {n} rows")
+        _check_tree(folder, at, leaves, n)
+
+
+def _check_tree(folder: Path, at: dict[str, Any], leaves: int, n: int) -> None:
+    threshold = at["threshold"]
+    _require(folder, type(threshold) in (int, float) and 0 <= threshold <= 1, "its threshold is not a probability")
+    _require(folder, isinstance(at["log_evidence_bound"], float), "its evidence bound is not a number")
+    group: Any = zarr.open_group(str(folder / "tree"), mode="r")
+    tree = Tree(**{name: np.asarray(group[name][...]) for name in _COLUMNS})
+    tree.validate()
+    _require(folder, tree.n_leaves == leaves, f"its tree has {tree.n_leaves} leaves for {leaves} clusters")
+    _require(folder, bool(tree.size[-1] == n), f"its tree is not one of {n} rows")
 
 
 def _files(folder: Path) -> int:
