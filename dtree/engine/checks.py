@@ -183,7 +183,7 @@ def _check_large(folder: Path, name: str, metadata: dict[str, Any]) -> None:
 
 
 def check_clusters(path: str | os.PathLike[str]) -> Run:
-    """A run of Bayes K-means, opened, after checking that model, clusters, labels and tree belong together."""
+    """A run of clusters in passes, opened, after checking that model, clusters, labels and tree belong together."""
     folder = Path(path)
     check_folder(folder)
     with _one_sentence(folder):
@@ -197,7 +197,7 @@ def check_clusters(path: str | os.PathLike[str]) -> Run:
         model = run.model()
         d = run.source.shape[1]
         _require(folder, model.family.n_features == d, f"its model is not one of rows with {d} columns")
-        for number in run.generations():
+        for number in run.generations() if run.attributes["method"] == "bayes-kmeans" else ():
             _check_state(run, model, number)
         if run.done:
             _check_results(run, model)

@@ -108,7 +108,7 @@ def fit_dataset(
             "source": source.__dict__,
             "chunk_rows": chunk_rows,
             "settings": PassSettings(seed, max_passes, patience, tolerance)._asdict(),
-            "data_fingerprint": _fingerprint(source, survey),
+            "data_fingerprint": fingerprint(source, survey),
             "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
             "command": sys.argv,
             "tree_wanted": tree,
@@ -287,7 +287,7 @@ def predict_dataset(
             raise
 
 
-def _fingerprint(source: Source, survey: Survey) -> str:
+def fingerprint(source: Source, survey: Survey) -> str:
     """A hash of shape, type and moments: it changes when any value does, for the price of the first pass."""
     digest = hashlib.sha256(f"{source.shape} {source.dtype}".encode())
     for column in (survey.mean, survey.second, survey.low, survey.high):

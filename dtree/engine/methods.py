@@ -11,6 +11,7 @@ from dtree.engine.checks import check_folder
 # Every module offers resume(path, client=None, progress=None) and open_run(path) -> the fitted estimator.
 MODULES = {
     "bayes-kmeans": "dtree.engine.fit",
+    "randomized": "dtree.engine.randomized",
     "chains": "dtree.engine.chains",
     "variational": "dtree.engine.variational",
     "diffusion": "dtree.engine.diffusion",
