@@ -33,7 +33,7 @@ def test_a_random_worker_is_killed_every_few_seconds(reference, tmp_path):
 
         def kill_workers():
             choice = random.Random(0)
-            while len(deaths) < 4 and not done.wait(5.0):
+            while len(deaths) < 4 and not done.wait(2.0):
                 pids = [worker.pid for worker in client.cluster.workers.values() if worker.pid]
                 if pids:
                     deaths.append(choice.choice(pids))
