@@ -131,7 +131,7 @@ def fit(
     prior: Annotated[str, typer.Option(help="Prior over partitions: dp or nggp.")] = "dp",
     alpha: Annotated[float | None, typer.Option(help="Concentration of the prior: more means more clusters.")] = None,
     method: Annotated[
-        str, typer.Option(help="auto, exact, randomized or bayes-kmeans (in passes, for rows beyond memory).")
+        str, typer.Option(help="auto, exact, randomized or bayes-kmeans; the last two in passes when rows are many.")
     ] = "auto",
     optimize: Annotated[bool, typer.Option("--optimize", help="Learn the hyperparameters from the data.")] = False,
     coarsening: Annotated[
@@ -157,7 +157,7 @@ def fit(
     if is_large(data, method, cluster):
         if optimize or labels_column is not None or overwrite:
             raise ValueError("a fit in passes does not take --optimize, --labels-column or --overwrite")
-        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed)
+        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed, method)
         return
     rows = read_rows(data, labels_column=labels_column)
     from dtree.estimators import BHC  # only now: a mistake in a file name should not wait for it

@@ -17,6 +17,7 @@ from dtree.cli_console import say
 # Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster).
 FACES = {
     "bayes-kmeans": "dtree.cli_engine",
+    "randomized": "dtree.cli_engine",
     "chains": "dtree.cli_sample",
     "variational": "dtree.cli_vb",
     "diffusion": "dtree.cli_ddt",

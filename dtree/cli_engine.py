@@ -19,7 +19,7 @@ def is_large(data: str, method: str, cluster: Cluster) -> bool:
     """Whether a fit goes through the engine: asked for, or too many rows for the exact tree."""
     if method == "bayes-kmeans":
         return True
-    if method != "auto":
+    if method not in ("auto", "randomized"):
         if cluster.wanted:
             raise ValueError(f"--method {method} runs in one process: leave out the options about workers")
         return False
@@ -80,17 +80,24 @@ def _print_result(result: Any, started: float) -> None:
 
 
 def fit_large(
-    data: str, run: Path, cluster: Cluster, family: str, prior: Any, coarsening: float, seed: int | None
+    data: str,
+    run: Path,
+    cluster: Cluster,
+    family: str,
+    prior: Any,
+    coarsening: float,
+    seed: int | None,
+    method: str = "bayes-kmeans",
 ) -> None:
-    """Bayes K-means by passes, then the tree over its clusters."""
+    """Bayes K-means by passes, then the tree over its clusters; or randomised BHC, a pass for every level of the tree."""
     from dtree.engine.fit import fit_dataset
+    from dtree.engine.randomized import fit_randomized
 
     started = time.monotonic()
+    fit = fit_randomized if method == "randomized" else fit_dataset
     try:
         with cluster.client(family) as client, _pass_line() as show:
-            result = fit_dataset(
-                data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show
-            )
+            result = fit(data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show)
     except KeyboardInterrupt:
         raise stopped(run) from None
     _print_result(result, started)
@@ -98,13 +105,13 @@ def fit_large(
 
 def resume_run(run: Path, cluster: Cluster) -> None:
     """Carry a stopped run on from its last finished pass."""
-    from dtree.engine.fit import resume
+    from dtree.engine.methods import module_of
     from dtree.engine.runs import Run
 
     started = time.monotonic()
     try:
         with cluster.client(Run(run).model().family.name) as client, _pass_line() as show:
-            result = resume(run, client=client, progress=show)
+            result = module_of(run).resume(run, client=client, progress=show)
     except KeyboardInterrupt:
         raise stopped(run) from None
     _print_result(result, started)
