@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -81,22 +81,43 @@ def ascend(
     """Iterate from `sums` until the bound changes by less than `tol` per row, at most `max_iter` E-steps."""
     trace: list[float] = []
     for iteration in range(max_iter + 1):
-        if learn_alpha:
-            rule = with_learned_alpha(sums, rule)
-        order = order_of(sums, rule)
-        if order is not None:
-            sums = sums.permuted(order)
-            rows.permute(order)
-        log_prior = rows.exact_log_prior(rule)
-        trace.append(bound(sums, rule, log_prior))
+        settled = settle(rows, sums, rule, learn_alpha)
+        sums, rule = settled.sums, settled.rule
+        trace.append(settled.elbo)
         if progress is not None:
             progress(iteration, trace[-1])
-        is_bound = log_prior is not None or not rule.variant.collapsed
-        converged = iteration > 0 and abs(trace[-1] - trace[-2]) < tol * sums.rows
+        converged = has_converged(trace, tol, sums.rows)
         if converged or iteration == max_iter:
             break
         sums = rows.run(m_step(sums, rule))
-    return Fit(sums, rule, trace[-1], is_bound, trace, converged)
+    return Fit(sums, rule, trace[-1], settled.is_bound, trace, converged)
+
+
+class Settled(NamedTuple):
+    """Sums of a pass with everything that follows from them done."""
+
+    sums: Sums
+    rule: Rule
+    elbo: float
+    is_bound: bool
+
+
+def settle(rows: Pass, sums: Sums, rule: Rule, learn_alpha: bool) -> Settled:
+    """What happens between two passes: alpha learned, labels brought into their best order, the bound."""
+    if learn_alpha:
+        rule = with_learned_alpha(sums, rule)
+    order = order_of(sums, rule)
+    if order is not None:
+        sums = sums.permuted(order)
+        rows.permute(order)
+    log_prior = rows.exact_log_prior(rule)
+    is_bound = log_prior is not None or not rule.variant.collapsed
+    return Settled(sums, rule, bound(sums, rule, log_prior), is_bound)
+
+
+def has_converged(trace: list[float], tol: float, rows: float) -> bool:
+    """Whether the last pass changed the bound by less than `tol` nats per row."""
+    return len(trace) > 1 and abs(trace[-1] - trace[-2]) < tol * rows
 
 
 @lru_cache(maxsize=1)
