@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -30,6 +30,8 @@ from dtree.variational.weights import expected_weights
 DEFAULT_TRUNCATION = 40
 _EXACT_SWEEP_ROWS = 5000
 _PREDICT_ROWS = 8192
+_SAMPLE_ITERATIONS = 500  # a sample is fitted to the end, however few passes over all rows may follow
+_SAMPLE_TOLERANCE = 1e-6  # ... and no further than the passes will have to move it anyway
 _DISTINCT_ROWS = 20_000  # above this, sorting rows to find equal ones costs more than it brings
 
 
@@ -162,7 +164,8 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         size = self._size_for(np.array([float(rows)]))
         X, weight = self._distinct(X, weight)
         family, centres = self._family_and_centres(family_from_moments(self.family, moments), X, size, weight)
-        fit = self._best_fit(X, weight, self._rule(family, float(self.alpha)), size, centres, warm=False)
+        to_the_end = {"max_iter": max(self.max_iter, _SAMPLE_ITERATIONS), "tol": max(self.tol, _SAMPLE_TOLERANCE)}
+        fit = clone(self).set_params(**to_the_end)._best_fit(X, weight, self._rule(family, float(self.alpha)), size, centres, warm=False)
         return replace(fit, sums=fit.sums.scaled(rows / fit.sums.rows))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, batch: str | None = None) -> Self:
@@ -216,7 +219,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             setattr(self, f"{name}_", values)
 
     def _label(self, X: Any) -> Self:
-        best = self._shown[self._responsibilities(X).argmax(axis=1)]
+        best = self._best_components(X)
         holds_rows = np.bincount(best, minlength=self.truncation_) > 0
         self._present(np.lexsort([-self.fit_.sums.counts, ~holds_rows]))  # so labels are 0, 1, ... without gaps
         rank = np.empty(self.truncation_, dtype=np.int64)
@@ -224,6 +227,15 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         self.labels_ = rank[best]
         self.n_clusters_ = int(holds_rows.sum())
         return self
+
+    def _best_components(self, X: Any) -> np.ndarray:
+        """The most probable component (n,) of each row, numbered as in `fit_`."""
+        return self._shown[self._argmax(X)]
+
+    def _argmax(self, X: Any) -> np.ndarray:
+        """The same numbered as shown, without holding the responsibilities of all rows."""
+        starts = range(0, X.shape[0], _PREDICT_ROWS)
+        return np.concatenate([self._responsibilities(X[i : i + _PREDICT_ROWS]).argmax(axis=1) for i in starts])
 
     # Prediction ---------------------------------------------------------------------------------------------------
 
@@ -234,7 +246,8 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The component (n,) with the largest responsibility."""
-        return self.predict_proba(X).argmax(axis=1)
+        check_is_fitted(self, "fit_")
+        return self._argmax(self._used(self._check_rows(X, reset=False)))
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log predictive density (n,): weights at expected counts times each component's predictive density."""
