@@ -42,6 +42,7 @@ from dtree.kmeans.survey import Survey
 from dtree.variational.estimator import DEFAULT_TRUNCATION, DPMixtureVB
 from dtree.variational.fitting import has_converged, settle
 from dtree.variational.steps import Rule, State, Sums
+from dtree.variational.threads import one_blas_thread
 
 OnProgress = Callable[[PassStep], None]
 _OCCUPIED = 0.5  # expected rows below which a component counts as empty
@@ -93,7 +94,7 @@ def fit_variational(
     if survey.sample.shape[0] < min(n, least):
         survey = survey_source(source, family, seed, chunk_rows, client, least)
     columns = _informative(survey, family)
-    with threadpool_limits(1):  # the same bits whatever the number of cores
+    with threadpool_limits(1):  # k-means too; the same bits whatever the number of cores
         sample = survey.sample.astype(np.float64)
         sample = sample if columns.shape[0] == sample.shape[1] else np.ascontiguousarray(sample[:, columns])
         start = estimator.fit_sample(sample, _of_columns(survey.moments(kind.needs_covariance), columns), n)
@@ -192,7 +193,7 @@ def _carry_on(run: VariationalRun, client: Client | None, progress: OnProgress |
         began = time.perf_counter()
         sums = passes.after(number)
         number += 1
-        with threadpool_limits(1):
+        with one_blas_thread():
             settled = settle(passes, sums, rule, settings["learn_alpha"])
         rule = settled.rule
         clusters = int((settled.sums.counts > _OCCUPIED).sum())

@@ -103,9 +103,7 @@ class VariationalRun(RunFolder):
     def checkpoint(self, number: int) -> Checkpoint:
         """Where the run stood after a pass."""
         arrays, at = self.read_generation(number)
-        sums = Sums(
-            arrays["statistics"], float(at["entropy"]), arrays["gram"], arrays["log_zero"], float(at["rows"])
-        )
+        sums = Sums(arrays["statistics"], float(at["entropy"]), arrays["gram"], arrays["log_zero"], float(at["rows"]))
         return Checkpoint(sums, float(at["alpha"]), bool(at["is_bound"]), [PassStep(*step) for step in at["trace"]])
 
     def mixture(self, number: int | None = None) -> DPMixtureVB:

@@ -11,7 +11,6 @@ from operator import add
 
 import numpy as np
 import zarr
-from threadpoolctl import threadpool_limits
 
 from dtree.engine.sources import Source
 from dtree.engine.tasks import with_room
@@ -19,6 +18,7 @@ from dtree.engine.variational_folder import VariationalRun
 from dtree.kmeans.survey import check_rows
 from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.steps import State, Sums, e_step, m_step, make_block
+from dtree.variational.threads import one_blas_thread
 
 RAW_LABELS = "raw-labels"  # components in the order of the checkpoint, until the order users see is known
 
@@ -38,7 +38,7 @@ def _mixture_of(path: str, run_id: str, number: int, done: bool) -> tuple[Variat
 
 def sums_task(path: str, run_id: str, number: int, chunk: int) -> Sums:
     """One chunk's part of the pass that starts from checkpoint `number`: the E-step's sums."""
-    with threadpool_limits(1):
+    with one_blas_thread():
         run, state = _state_of(path, run_id, number)
         return e_step(make_block(state.family, run.rows(chunk)), state)
 
@@ -50,7 +50,7 @@ def combine_sums_task(parts: Sequence[Sums]) -> Sums:
 
 def raw_labels_task(path: str, run_id: str, number: int, chunk: int) -> np.ndarray:
     """Write the most probable component of each row of a chunk; returns how many rows each component has (T,)."""
-    with threadpool_limits(1):
+    with one_blas_thread():
         run, mixture = _mixture_of(path, run_id, number, False)
         best = mixture._best_components(run.rows(chunk))
     start, stop = run.bounds(chunk)
@@ -76,8 +76,8 @@ def shown_labels_task(path: str, run_id: str, shown: Sequence[int], chunk: int) 
 
 def predict_rows_task(path: str, run_id: str, number: int, source: Source, bounds: tuple[int, int], out: str) -> int:
     """Write the labels and log densities of new rows; returns their number."""
-    with threadpool_limits(1):
-        run, mixture = _mixture_of(path, run_id, number, True)
+    with one_blas_thread():
+        _, mixture = _mixture_of(path, run_id, number, True)
         X = source.read(*bounds)
         check_rows(X, mixture.family_, bounds[0])
         X = X.astype(np.float64)

@@ -165,7 +165,11 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         X, weight = self._distinct(X, weight)
         family, centres = self._family_and_centres(family_from_moments(self.family, moments), X, size, weight)
         to_the_end = {"max_iter": max(self.max_iter, _SAMPLE_ITERATIONS), "tol": max(self.tol, _SAMPLE_TOLERANCE)}
-        fit = clone(self).set_params(**to_the_end)._best_fit(X, weight, self._rule(family, float(self.alpha)), size, centres, warm=False)
+        fit = (
+            clone(self)
+            .set_params(**to_the_end)
+            ._best_fit(X, weight, self._rule(family, float(self.alpha)), size, centres, warm=False)
+        )
         return replace(fit, sums=fit.sums.scaled(rows / fit.sums.rows))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, batch: str | None = None) -> Self:

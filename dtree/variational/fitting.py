@@ -10,15 +10,12 @@ engine. A pass needs three methods:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from dtree.variational.steps import (
     Block,
@@ -36,6 +33,7 @@ from dtree.variational.steps import (
     with_learned_alpha,
 )
 from dtree.variational.sweeps import exact_sweep, expanded_sequential_sweep
+from dtree.variational.threads import available_threads, one_blas_thread
 from dtree.variational.weights import exact_log_prior
 
 EXACT_BOUND_ROWS = 1000  # the exact collapsed bound costs T n^2 each iteration; above this the expansion is reported
@@ -120,17 +118,6 @@ def has_converged(trace: list[float], tol: float, rows: float) -> bool:
     return len(trace) > 1 and abs(trace[-1] - trace[-2]) < tol * rows
 
 
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _available_threads() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    blas = [pool["num_threads"] for pool in _blas().info() if pool["user_api"] == "blas"]
-    return max(1, min([cores, *blas]))
-
-
 class InMemory:
     """All rows and their responsibilities in this process.
 
@@ -193,13 +180,13 @@ class InMemory:
 
         threads = self.threads
         if threads is None:
-            threads = _available_threads() if len(self.block) * size * width > _PARALLEL_WORK else 1
+            threads = available_threads() if len(self.block) * size * width > _PARALLEL_WORK else 1
         total = empty_sums(state.variant, size, width)
         if threads == 1 or len(pieces) == 1:
             for start in pieces:
                 total = total + one(start)
             return total
-        with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             for sums in pool.map(one, pieces):
                 total = total + sums
         return total

@@ -24,9 +24,9 @@ def check_settings(model: Any) -> None:
     for name, choices in _CHOICES.items():
         if getattr(model, name) not in choices:
             raise ValueError(f"unknown {name} {getattr(model, name)!r}: choose one of {', '.join(choices)}")
-    if not (isinstance(model.alpha, Real) and math.isfinite(model.alpha) and model.alpha > 0):
+    if not (isinstance(model.alpha, Real) and math.isfinite(model.alpha) and float(model.alpha) > 0):
         raise ValueError(f"alpha must be a positive number, got {model.alpha!r}")
-    if not (isinstance(model.tol, Real) and model.tol >= 0):
+    if not (isinstance(model.tol, Real) and float(model.tol) >= 0):
         raise ValueError(f"tol must be a number of at least 0, got {model.tol!r}")
     for name, least in (("max_iter", 1), ("n_init", 1), ("split_merge", 0)):
         value = getattr(model, name)

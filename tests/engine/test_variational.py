@@ -18,7 +18,7 @@ from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.variants import VARIANTS
 
 
-def rows(n=2500, d=3, k=9, seed=0):
+def rows(n=2500, d=3, k=7, seed=0):
     rng = np.random.default_rng(seed)
     return rng.normal(0, 5.0, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
 
@@ -27,13 +27,13 @@ def rows(n=2500, d=3, k=9, seed=0):
 OPTIONS = {
     "variant": "O-CTSB",
     "family": Gaussian.defaults(moments_of(rows()), share=0.05),
-    "truncation": 15,
+    "truncation": 10,
     "chunk_bytes": 2500 * 24 // 11,
-    "sample_rows": 800,
+    "sample_rows": 500,
     "seed": 3,
     "max_iter": 6,
     "tol": 0.0,
-    "split_merge": 1,
+    "split_merge": 0,
     "init": "kmeans",
 }
 
@@ -60,7 +60,7 @@ def test_results_belong_together(reference):
     run = VariationalRun(reference / "run")
     assert np.array_equal(model.labels_, model.predict(X))
     assert np.array_equal(np.unique(model.labels_), np.arange(model.n_clusters_))
-    assert model.n_clusters_ >= 7  # the other tests compare something worth comparing
+    assert model.n_clusters_ >= 5  # the other tests compare something worth comparing
     assert model.n_iter_ == 6
     assert len(model.elbo_trace_) == 6
     assert not model.elbo_is_bound_
