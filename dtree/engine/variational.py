@@ -7,7 +7,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def fit_variational(
     seed: int = 0,
     sample_rows: int | None = None,
     chunk_bytes: int | None = None,
+    notes: Mapping[str, Any] | None = None,
     client: Client | None = None,
     progress: OnProgress | None = None,
     **settings: Any,
@@ -70,7 +72,7 @@ def fit_variational(
     other parameters of `DPMixtureVB` (`max_iter` counts passes over the data). With a `client` its workers do the work and must
     see `out` (and the data's path) under the same name; without one this process does it, to the same bits. The first pass checks
     every row; its random sample of `sample_rows` rows is fitted in memory (restarts, merges and splits happen there), and that
-    fit is where the passes start. If anything fails, `resume(out)` carries on from the last finished pass.
+    fit is where the passes start. `notes` are kept among the run's attributes. If anything fails, `resume(out)` carries on from the last finished pass.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -82,39 +84,58 @@ def fit_variational(
         raise ValueError(f"{out} already holds a run: resume it, or choose another folder")
     estimator = _estimator_for(variant, family, truncation, alpha, seed, settings)
     kind = family_type(family)
-    out.mkdir(parents=True, exist_ok=True)
-    source = open_dataset(data, out / "staged", client)
-    if source.is_sparse and not kind.accepts_sparse:
-        raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
-    n = source.shape[0]
-    estimator._size_for(np.array([float(n)]))  # a truncation above the number of rows must not wait for the survey
-    chunk_rows = min(chunk_rows_for(source, worker_memory(client), chunk_bytes), n)
-    least = _ROWS_PER_COMPONENT * (truncation or DEFAULT_TRUNCATION)
-    survey = survey_source(source, family, seed, chunk_rows, client, sample_rows)
-    if survey.sample.shape[0] < min(n, least):
-        survey = survey_source(source, family, seed, chunk_rows, client, least)
-    columns = _informative(survey, family)
-    with threadpool_limits(1):  # k-means too; the same bits whatever the number of cores
-        sample = survey.sample.astype(np.float64)
-        sample = sample if columns.shape[0] == sample.shape[1] else np.ascontiguousarray(sample[:, columns])
-        start = estimator.fit_sample(sample, _of_columns(survey.moments(kind.needs_covariance), columns), n)
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "family"}
-    run = VariationalRun.create(
-        out,
-        METHOD,
-        {
-            "source": source.__dict__,
-            "chunk_rows": chunk_rows,
-            "settings": parameters,
-            "columns": columns.tolist(),
-            "data_fingerprint": _fingerprint(source, survey),
-            "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy", "scikit-learn")},
-            "command": sys.argv,
-        },
-    )
-    run.write_model(Model(start.rule.family, DirichletProcess(start.rule.alpha)))
-    run.commit(0, Checkpoint(start.sums, start.rule.alpha, False, []))
+    with _nothing_half_made(out):
+        source = open_dataset(data, out / "staged", client)
+        if source.is_sparse and not kind.accepts_sparse:
+            raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
+        n = source.shape[0]
+        estimator._size_for(np.array([float(n)]))  # a truncation above the number of rows must not wait for the survey
+        chunk_rows = min(chunk_rows_for(source, worker_memory(client), chunk_bytes), n)
+        least = _ROWS_PER_COMPONENT * (truncation or DEFAULT_TRUNCATION)
+        survey = survey_source(source, family, seed, chunk_rows, client, sample_rows)
+        if survey.sample.shape[0] < min(n, least):
+            survey = survey_source(source, family, seed, chunk_rows, client, least)
+        columns = _informative(survey, family)
+        with threadpool_limits(1):  # k-means too; the same bits whatever the number of cores
+            sample = survey.sample.astype(np.float64)
+            sample = sample if columns.shape[0] == sample.shape[1] else np.ascontiguousarray(sample[:, columns])
+            start = estimator.fit_sample(sample, _of_columns(survey.moments(kind.needs_covariance), columns), n)
+        parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "family"}
+        run = VariationalRun.create(
+            out,
+            METHOD,
+            {
+                "source": source.__dict__,
+                "chunk_rows": chunk_rows,
+                "settings": parameters,
+                "columns": columns.tolist(),
+                "data_fingerprint": _fingerprint(source, survey),
+                "versions": {
+                    name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy", "scikit-learn")
+                },
+                "command": sys.argv,
+                **(notes or {}),
+            },
+        )
+        run.write_model(Model(start.rule.family, DirichletProcess(start.rule.alpha)))
+        run.commit(0, Checkpoint(start.sums, start.rule.alpha, False, []))
     return _carry_on(run, client, progress)
+
+
+@contextmanager
+def _nothing_half_made(out: Path) -> Iterator[None]:
+    """Make the folder, and take it away again when the run does not get as far as its first checkpoint."""
+    before = out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    known = set(out.iterdir())
+    try:
+        yield
+    except BaseException:
+        for made in set(out.iterdir()) - known:
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+        if not before:
+            out.rmdir()
+        raise
 
 
 def _estimator_for(
