@@ -56,7 +56,7 @@ def vb(
     from dtree.variational.variants import variant_named
 
     variant_named(variant)  # a misspelt name must not wait for workers
-    settings = {"learn_alpha": learn_alpha, "max_iter": max_passes, "tol": tol, "n_init": restarts}
+    settings: dict[str, Any] = {"learn_alpha": learn_alpha, "max_iter": max_passes, "tol": tol, "n_init": restarts}
     started = time.monotonic()
     try:
         with _workers(data, cluster, family) as client, _pass_line() as show:
@@ -152,6 +152,17 @@ def describe_run(run: Path) -> None:
     say(f"family: {opened.model().family!r}")
     say(f"seed: {settings['random_state']}")
     say(f"command: {' '.join(at['command'])}")
+
+
+def describe_saved(model: Any, notes: dict[str, Any]) -> None:
+    """What a mixture saved from Python holds."""
+    say(f"{model.labels_.shape[0]:,} rows, {model.n_features_in_} features")
+    say(f"variational mixture {model.variant}, truncation {model.truncation_}")
+    kind = "log evidence at least" if model.elbo_is_bound_ else "approximate bound"
+    say(f"{model.n_clusters_} clusters after {model.n_iter_} iterations, {kind} {model.elbo_:.6g}")
+    say(f"alpha: {model.alpha_:.6g}")
+    say(f"family: {model.family_!r}")
+    say(f"made: {notes.get('created')}")
 
 
 def _truncation(opened: Any) -> int:

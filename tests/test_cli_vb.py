@@ -54,9 +54,24 @@ def test_the_run_opens_as_the_estimator_python_would_fit(folder: Path) -> None:
 
 def test_info_and_resume_of_a_finished_run(folder: Path) -> None:
     text = _run("info", folder / "run.zarr").output
-    for word in ("300 rows, 3 features", "O-TSB, truncation 8", "3 clusters", "alpha: 1", "family: Gaussian", "seed: 0"):
+    for word in (
+        "300 rows, 3 features",
+        "O-TSB, truncation 8",
+        "3 clusters",
+        "alpha: 1",
+        "family: Gaussian",
+        "seed: 0",
+    ):
         assert word in text
     assert "3 clusters" in _run("resume", folder / "run.zarr").output
+
+
+def test_a_mixture_saved_from_python(folder: Path, tmp_path: Path) -> None:
+    dtree.save(dtree.DPMixtureVB("FSD", truncation=6, random_state=0).fit(rows()), tmp_path / "saved.zarr")
+    text = _run("info", tmp_path / "saved.zarr").output
+    assert "FSD, truncation 6" in text
+    assert "3 clusters" in text
+    assert "300 rows" in _run("predict", tmp_path / "saved.zarr", folder / "x.npy", "--out", tmp_path / "l.csv").output
 
 
 @pytest.mark.parametrize("ending", ["npy", "zarr"])
