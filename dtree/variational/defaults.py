@@ -19,7 +19,7 @@ from dtree.variational.variants import Variant
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _ROWS = 2000
 _ITERATIONS = 12
-_CENTRES = (2, 4, 8, 16)
+_CENTRES = (2, 4, 8, 16, 32, 64)
 
 
 def family_from_data(kind: str | Family, X: Any, weight: np.ndarray | None = None) -> list[Family]:
