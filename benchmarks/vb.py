@@ -242,7 +242,7 @@ def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12,
         )
         peak[0] = 0
 
-    with cluster_client(n_workers=workers, memory_limit="2GB") as client:
+    with cluster_client(n_workers=workers, memory_limit="2GB", warm=False) as client:
         watcher = threading.Thread(target=watch, args=(list(client.run(os.getpid).values()),))
         watcher.start()
         try:
