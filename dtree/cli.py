@@ -13,6 +13,7 @@ from dtree.cli_cluster import Cluster, cluster_options, face_of
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
 from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
+from dtree.cli_vb import describe_saved, vb
 
 if TYPE_CHECKING:
     from dtree.store.rows import Rows
@@ -223,6 +224,9 @@ def info(run: RunArgument) -> None:
     from dtree.runs import open as open_run
 
     model = open_run(run)
+    if notes["kind"] == "dp-mixture-vb":
+        describe_saved(model, notes)
+        return
     print_fit(model, notes.get("row_names"))
     facts = {
         "kind": notes["kind"],
@@ -327,6 +331,9 @@ def export(
         draw(model, leaf_names, picture)
     for path in wanted:
         say(str(path))
+
+
+app.command()(vb)
 
 
 # What the commands share ---------------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ def is_large(data: str, method: str, cluster: Cluster) -> bool:
         if cluster.wanted:
             raise ValueError(f"--method {method} runs in one process: leave out the options about workers")
         return False
-    return cluster.wanted or _rows_in(data) > LARGEST_EXACT
+    return cluster.wanted or rows_in(data) > LARGEST_EXACT
 
 
-def _rows_in(data: str) -> float:
+def rows_in(data: str) -> float:
     """Number of rows of a file if it can be told without reading it, else 0; mistakes are left to the reader."""
     path = Path(data)
     try:

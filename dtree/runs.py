@@ -69,6 +69,8 @@ def open(run: str | Path) -> Any:
         from dtree.engine.methods import open_run
 
         return open_run(run)
+    import dtree.runs_variational  # noqa: F401 - registers its kind
+
     return read_run(run)
 
 
@@ -79,6 +81,12 @@ def _kind_of(model: Any) -> str:
         if not hasattr(model, "tree_"):
             raise ValueError("this BHC is not fitted yet; call fit before saving it")
         return "bhc"
+    from dtree.runs_variational import KIND, DPMixtureVB
+
+    if isinstance(model, DPMixtureVB):
+        if not hasattr(model, "fit_"):
+            raise ValueError("this DPMixtureVB is not fitted yet; call fit before saving it")
+        return KIND
     raise ValueError(f"a {type(model).__name__} cannot be saved as a run")
 
 
