@@ -9,23 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dtree.cli_cluster import Cluster, cluster_options, face_of
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
-from dtree.cli_engine import (
-    LARGEST_EXACT,
-    Cluster,
-    MemoryOption,
-    SchedulerOption,
-    TlsCaOption,
-    TlsCertOption,
-    TlsKeyOption,
-    WorkersOption,
-    demo_large,
-    fit_large,
-    info_large,
-    is_large,
-    predict_large,
-    resume_large,
-)
+from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
 
 if TYPE_CHECKING:
@@ -76,14 +62,15 @@ def _options(
 
 
 @app.command()
+@cluster_options
 @with_exit_codes
 def demo(
     out_: Annotated[Path, typer.Option("--out", help="Where to write the run.")] = Path("dtree-demo.zarr"),
     rows: Annotated[int, typer.Option(help="How many rows, at least 9; above 10,000 they go through the engine.")] = 54,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up data.")] = 0,
     overwrite: OverwriteOption = False,
-    workers: WorkersOption = None,
-    memory_limit: MemoryOption = None,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Cluster a small built-in dataset: nine kinds of creature in three orders.
 
@@ -96,7 +83,7 @@ def demo(
         from dtree.store.run import check_output
 
         check_output(out_, overwrite=False)
-        demo_large(out_, rows, seed, Cluster(workers=workers, memory_limit=memory_limit))
+        demo_large(out_, rows, seed, cluster)
         return
     from dtree.datasets import nested_creatures
     from dtree.estimators import BHC
@@ -133,6 +120,7 @@ def demo(
 
 
 @app.command()
+@cluster_options
 @with_exit_codes
 def fit(
     data: DataArgument,
@@ -152,12 +140,8 @@ def fit(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers.")] = None,
     labels_column: LabelsColumnOption = None,
     overwrite: OverwriteOption = False,
-    scheduler: SchedulerOption = None,
-    workers: WorkersOption = None,
-    memory_limit: MemoryOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    tls_key: TlsKeyOption = None,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Fit a tree to a data file and write it as a run.
 
@@ -169,7 +153,6 @@ def fit(
     from dtree.store.readers import read_rows
     from dtree.store.run import check_output
 
-    cluster = Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key)
     check_output(out_, overwrite)
     if is_large(data, method, cluster):
         if optimize or labels_column is not None or overwrite:
@@ -204,15 +187,12 @@ def fit(
 
 
 @app.command()
+@cluster_options
 @with_exit_codes
 def resume(
     run: RunArgument,
-    scheduler: SchedulerOption = None,
-    workers: WorkersOption = None,
-    memory_limit: MemoryOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    tls_key: TlsKeyOption = None,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Carry on a run in passes that was stopped, killed or cut off; at most one pass is repeated.
 
@@ -222,7 +202,7 @@ def resume(
 
     if not made_by_passes(run):
         raise ValueError(f"{run} is not a run in passes, so there is nothing to resume")
-    resume_large(run, Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key))
+    face_of(run).resume_run(run, cluster)
 
 
 @app.command()
@@ -235,7 +215,7 @@ def info(run: RunArgument) -> None:
     from dtree.store.run import made_by_passes
 
     if made_by_passes(run):
-        info_large(run)
+        face_of(run).describe_run(run)
         return
     from dtree.store.run import read_provenance
 
@@ -260,6 +240,7 @@ def info(run: RunArgument) -> None:
 
 
 @app.command()
+@cluster_options
 @with_exit_codes
 def predict(
     run: RunArgument,
@@ -269,12 +250,8 @@ def predict(
     ],
     labels_column: LabelsColumnOption = None,
     overwrite: OverwriteOption = False,
-    scheduler: SchedulerOption = None,
-    workers: WorkersOption = None,
-    memory_limit: MemoryOption = None,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    tls_key: TlsKeyOption = None,
+    *,
+    cluster: Cluster,
 ) -> None:
     """Assign new rows to the clusters of a run, with the log density of each row.
 
@@ -283,7 +260,7 @@ def predict(
     from dtree.store.run import made_by_passes
 
     if made_by_passes(run):
-        predict_large(run, data, out_, Cluster(scheduler, workers, memory_limit, tls_ca, tls_cert, tls_key))
+        face_of(run).predict_run(run, data, out_, cluster)
         return
     from dtree.store.readers import read_rows
     from dtree.store.run import read_provenance

@@ -7,60 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
-import typer
-
+from dtree.cli_cluster import Cluster, stopped
 from dtree.cli_console import err, out, say
 
 LARGEST_EXACT = 10_000  # rows up to which `--method auto` builds the exact tree over single rows
-
-SchedulerOption = Annotated[
-    str | None, typer.Option(help="Address of a running Dask scheduler, e.g. tls://host:8786; else a local cluster.")
-]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Worker processes of the local cluster.")]
-MemoryOption = Annotated[str | None, typer.Option(help="Memory of each local worker, e.g. 1GB.")]
-TlsCaOption = Annotated[Path | None, typer.Option(help="Certificate authority of a TLS scheduler.")]
-TlsCertOption = Annotated[Path | None, typer.Option(help="Certificate of this client.")]
-TlsKeyOption = Annotated[Path | None, typer.Option(help="Key of this client.")]
-
-
-class Cluster(NamedTuple):
-    """Which workers do the work, as given on the command line."""
-
-    scheduler: str | None = None
-    workers: int | None = None
-    memory_limit: str | None = None
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anything was said about workers."""
-        return any(value is not None for value in self)
-
-    @contextmanager
-    def client(self, family: str) -> Iterator[Any]:
-        """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start."""
-        from dtree.core.families import FAMILIES
-        from dtree.engine.cluster import cluster_client, security
-        from dtree.hierarchy.defaults import named
-
-        kind = named(FAMILIES, family, "family")
-
-        tls = None
-        given = [self.tls_ca, self.tls_cert, self.tls_key]
-        if any(given):
-            if not all(given):
-                raise ValueError("TLS needs all three of --tls-ca, --tls-cert and --tls-key")
-            tls = security(*(str(path) for path in given))
-        elif self.scheduler is not None and self.scheduler.startswith("tls://"):
-            from dtree.engine.cluster import configured_security
-
-            tls = configured_security()
-        with cluster_client(self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind]) as client:
-            yield client
 
 
 def is_large(data: str, method: str, cluster: Cluster) -> bool:
@@ -115,11 +67,6 @@ def _pass_line() -> Iterator[Any]:
         yield show
 
 
-def _stopped(run: Path) -> typer.Exit:
-    say(f"Stopped. What was done is kept: 'dtree resume {run}' carries on.")
-    return typer.Exit(130)
-
-
 def _print_result(result: Any, started: float) -> None:
     bound = "" if result.log_evidence_bound is None else f", log evidence at least {result.log_evidence_bound:.6g}"
     rows = result.trace[-1].rows if result.trace else 0
@@ -144,11 +91,11 @@ def fit_large(
                 data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show
             )
     except KeyboardInterrupt:
-        raise _stopped(run) from None
+        raise stopped(run) from None
     _print_result(result, started)
 
 
-def resume_large(run: Path, cluster: Cluster) -> None:
+def resume_run(run: Path, cluster: Cluster) -> None:
     """Carry a stopped run on from its last finished pass."""
     from dtree.engine.fit import resume
     from dtree.engine.runs import Run
@@ -158,11 +105,11 @@ def resume_large(run: Path, cluster: Cluster) -> None:
         with cluster.client(Run(run).model().family.name) as client, _pass_line() as show:
             result = resume(run, client=client, progress=show)
     except KeyboardInterrupt:
-        raise _stopped(run) from None
+        raise stopped(run) from None
     _print_result(result, started)
 
 
-def predict_large(run: Path, data: str, target: Path, cluster: Cluster) -> None:
+def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
     """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
     from dtree.engine.fit import predict_dataset
     from dtree.engine.runs import Run
@@ -178,7 +125,7 @@ def predict_large(run: Path, data: str, target: Path, cluster: Cluster) -> None:
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
 
 
-def info_large(run: Path) -> None:
+def describe_run(run: Path) -> None:
     """What a run made by passes holds, finished or not."""
     from dtree.engine.runs import Run
 
@@ -226,4 +173,4 @@ def demo_large(run: Path, rows: int, seed: int, cluster: Cluster) -> None:
     say(f"writing {rows:,} rows to {data}")
     make_rows(data, rows, seed)
     fit_large(str(data), run, cluster, "gaussian-diag", "dp", 1.0, seed)
-    predict_large(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster)
+    predict_run(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster)

@@ -66,7 +66,7 @@ def open(run: str | Path) -> Any:
     [0, 0, 1, 1]
     """
     if made_by_passes(run):
-        from dtree.engine.estimators import open_run
+        from dtree.engine.methods import open_run
 
         return open_run(run)
     return read_run(run)

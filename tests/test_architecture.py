@@ -25,7 +25,7 @@ ROWS = [
     {"store"},
     {"engine"},
     {"estimators", "evidence", "coarsening", "datasets", "runs", "report"},
-    {"cli", "cli_console", "cli_output", "cli_engine", "cli_sample", "cli_vb", "cli_ddt"},
+    {"cli", "cli_console", "cli_output", "cli_cluster", "cli_engine", "cli_sample", "cli_vb", "cli_ddt"},
 ]
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
 # The faces of the last rooms know each other: an estimator is saved by runs, drawn by report.

@@ -24,7 +24,8 @@ from dtree.engine.blocks import centre_here, centre_task, tree_here, tree_task
 from dtree.engine.cluster import worker_memory
 from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.execute import Here, OnCluster, executor
-from dtree.engine.runs import Run, create_labels, create_rows, create_run, write_array
+from dtree.engine.folder import write_array
+from dtree.engine.runs import Run, create_labels, create_rows
 from dtree.engine.sources import Source
 from dtree.engine.tasks import (
     assign_task,
@@ -95,10 +96,10 @@ def fit_dataset(
     chunk_rows = min(chunk_rows_for(source, worker_memory(client), chunk_bytes), source.shape[0])
     survey = survey_source(source, family, seed, chunk_rows, client, sample_rows)
     model = model_for(family, prior, survey.moments(kind.needs_covariance), survey.sample, seed, coarsening)
-    run = create_run(
+    run = Run.create(
         out,
+        "bayes-kmeans",
         {
-            "method": "bayes-kmeans-bhc" if tree else "bayes-kmeans",
             "source": source.__dict__,
             "chunk_rows": chunk_rows,
             "settings": PassSettings(seed, max_passes, patience, tolerance)._asdict(),
@@ -108,6 +109,7 @@ def fit_dataset(
             "tree_wanted": tree,
         },
     )
+    zarr.open_group(str(out / "passes"), mode="a", zarr_format=3)
     run.write_model(model)
     run.commit(start_state(model, survey.sample, seed, source.shape[0], init_clusters), Race(), [])
     return _carry_on(run, client, progress)
@@ -207,6 +209,13 @@ def _finish(run: Run, workers: Here, best: int, trace: list[Progress]) -> FitRes
     )
     run.sweep(best)
     return read_result(run.path)
+
+
+def open_run(path: str | os.PathLike[str]) -> Any:
+    """The fitted estimator of a finished run."""
+    from dtree.engine import estimators  # which stand on this file
+
+    return estimators.open_run(path)
 
 
 def read_result(path: str | os.PathLike[str]) -> FitResult:

@@ -1,0 +1,103 @@
+"""What commands say about workers, and which face of the command line belongs to a run in steps."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from dtree.cli_console import say
+
+# Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster).
+FACES = {
+    "bayes-kmeans": "dtree.cli_engine",
+    "chains": "dtree.cli_sample",
+    "variational": "dtree.cli_vb",
+    "diffusion": "dtree.cli_ddt",
+}
+
+
+class Cluster(NamedTuple):
+    """Which workers do the work, as given on the command line."""
+
+    scheduler: str | None = None
+    workers: int | None = None
+    memory_limit: str | None = None
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything was said about workers."""
+        return any(value is not None for value in self)
+
+    @contextmanager
+    def client(self, family: str) -> Iterator[Any]:
+        """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start."""
+        from dtree.core.families import FAMILIES
+        from dtree.engine.cluster import cluster_client, configured_security, security
+        from dtree.hierarchy.defaults import named
+
+        kind = named(FAMILIES, family, "family")
+        tls = None
+        given = [self.tls_ca, self.tls_cert, self.tls_key]
+        if any(given):
+            if not all(given):
+                raise ValueError("TLS needs all three of --tls-ca, --tls-cert and --tls-key")
+            tls = security(*(str(path) for path in given))
+        elif self.scheduler is not None and self.scheduler.startswith("tls://"):
+            tls = configured_security()
+        with cluster_client(self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind]) as client:
+            yield client
+
+
+_OPTIONS: dict[str, Any] = {
+    "scheduler": Annotated[
+        str | None,
+        typer.Option(help="Address of a running Dask scheduler, e.g. tls://host:8786; else a local cluster."),
+    ],
+    "workers": Annotated[int | None, typer.Option(min=1, help="Worker processes of the local cluster.")],
+    "memory_limit": Annotated[str | None, typer.Option(help="Memory of each local worker, e.g. 1GB.")],
+    "tls_ca": Annotated[Path | None, typer.Option(help="Certificate authority of a TLS scheduler.")],
+    "tls_cert": Annotated[Path | None, typer.Option(help="Certificate of this client.")],
+    "tls_key": Annotated[Path | None, typer.Option(help="Key of this client.")],
+}
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options about workers; it gets them as one last argument, `cluster: Cluster`."""
+    inner = inspect.signature(command, eval_str=True)
+    own = [parameter for name, parameter in inner.parameters.items() if name != "cluster"]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _OPTIONS.items()
+    ]
+
+    @functools.wraps(command)
+    def run(*args: Any, **given: Any) -> Any:
+        cluster = Cluster(**{name: given.pop(name) for name in _OPTIONS})
+        return command(*args, **given, cluster=cluster)
+
+    run.__signature__ = inner.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *added]}
+    return run
+
+
+def face_of(run: Path) -> Any:
+    """The part of the command line that knows runs of this one's method."""
+    from dtree.engine.methods import method_of
+
+    return importlib.import_module(FACES[method_of(run)])
+
+
+def stopped(run: Path) -> typer.Exit:
+    """What Ctrl-C leaves behind, said to the user."""
+    say(f"Stopped. What was done is kept: 'dtree resume {run}' carries on.")
+    return typer.Exit(130)
