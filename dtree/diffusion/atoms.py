@@ -43,11 +43,11 @@ def atoms_from_labels(x: np.ndarray, labels: np.ndarray) -> Atoms:
     return Atoms(mean, count, np.maximum(noise, 1e-9))
 
 
-def summarise_rows(x: np.ndarray, n_atoms: int, seed: int) -> Atoms:
-    """At most n_atoms summaries of rows x (n, d) by mini-batch k-means."""
+def summarise_rows(x: np.ndarray, n_atoms: int, seed: int) -> tuple[Atoms, np.ndarray]:
+    """At most n_atoms summaries of rows x (n, d) by mini-batch k-means, and the atom of each row (n,)."""
     means = MiniBatchKMeans(n_atoms, random_state=seed, n_init=1, batch_size=4096, max_iter=20, reassignment_ratio=0.0)
     labels = np.unique(means.fit_predict(x), return_inverse=True)[1]
-    return atoms_from_labels(x, labels)
+    return atoms_from_labels(x, labels), labels
 
 
 def leaves_of_atoms(atoms: Atoms) -> Leaves:
