@@ -48,7 +48,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         Sweeps of the posterior sampler that follow each search; the trees of the second half are what the density
         averages over, all equally. Trees of the highest evidence are sharper than typical ones, so an average over
         them alone is too sure of itself. 0 averages the `n_trees` best trees by their evidence, as in the paper.
-        None: 20 with "laplace", 0 with "em" and "message-passing".
+        None: 40 with "laplace", 0 with "em" and "message-passing".
     n_trees : int
         How many of the best distinct trees are kept.
     attachments, beam : int
@@ -78,14 +78,14 @@ class DiffusionTree(DensityMixin, BaseEstimator):
 
     Attributes
     ----------
-    tree_, trees_ : best tree, all kept trees (columns: parent, child, rest = 1 - t)
-    log_evidence_ : log evidence of the best tree, its prior included, in the original units
+    tree_, trees_ : best tree, all kept trees (columns: parent, child, rest = 1 - t); with "mcmc" by joint density
+    log_evidence_ : log evidence of the best tree, its prior included, in the original units ("mcmc": NaN)
     log_evidences_ : of all kept trees
     averaged_trees_, weights_ : the trees of the predictive density
     labels_, n_clusters_ : cluster of every row, and their number
     sigma2_, c_, noise_ : hyperparameters of the best tree (posterior means when integrated), noise per leaf
     converged_, messages_ : whether inference on every kept tree converged, and what it said
-    log_joint_ : log joint density of every sampled tree
+    log_joint_ : (permutation, draw) log joint density of every sampled tree
 
     Examples
     --------

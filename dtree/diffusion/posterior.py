@@ -31,7 +31,8 @@ class FittedTree(NamedTuple):
 
 
 class Posterior(NamedTuple):
-    """Trees ranked by evidence (best first), and the trees of the predictive density with their weights (sum 1)."""
+    """Trees ranked by evidence (sampled ones: by joint density), best first, and the trees that the predictive density
+    averages over with their weights (sum 1); log_joint (walks, draws) of the sampled ones."""
 
     best: list[FittedTree]
     averaged: list[FittedTree]
@@ -48,16 +49,16 @@ def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) 
     sampled = [
         FittedTree(tree, prepared.leaves, np.nan, True, "sampled") for walk in walks for tree in drawn_trees(walk)
     ]
-    log_joint = np.concatenate([walk.log_joint for walk in walks])
+    log_joint = np.stack([walk.log_joint for walk in walks])
+    equal = np.full(len(sampled), 1.0 / max(len(sampled), 1))
     if settings.inference == "mcmc":
-        order = np.argsort(-log_joint, kind="stable")
-        best = [sampled[k] for k in order]
-        return Posterior(best, best, np.full(len(best), 1.0 / len(best)), log_joint[order])
+        order = np.argsort(-log_joint.ravel(), kind="stable")[: settings.n_trees]
+        return Posterior([sampled[k] for k in order], sampled, equal, log_joint)
     candidates = best_columns([walk.state for walk in walks], settings.n_trees)
     best = [_evaluate(columns, prepared, settings, k) for k, (_, columns) in enumerate(candidates)]
     best.sort(key=lambda fit: -fit.log_evidence)
     if sampled:
-        return Posterior(best, sampled, np.full(len(sampled), 1.0 / len(sampled)), log_joint)
+        return Posterior(best, sampled, equal, log_joint)
     values = np.array([fit.log_evidence for fit in best])
     return Posterior(best, best, np.exp(values - np.logaddexp.reduce(values)), log_joint)
 

@@ -13,7 +13,7 @@ from dtree.diffusion.objective import Hyper
 INFERENCES = ("laplace", "em", "message-passing", "mcmc")
 LIKELIHOODS = ("gaussian", "probit")
 NODES = 16
-SWEEPS = 20  # of the posterior sampler after a search, unless told otherwise
+SWEEPS = 40  # of the posterior sampler after a search, unless told otherwise
 
 
 class Settings(NamedTuple):
