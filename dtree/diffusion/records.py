@@ -83,10 +83,10 @@ def posterior_to_pieces(posterior: Posterior) -> Pieces:
         lists["averaged"] = posterior.averaged
     for name, fits in lists.items():
         for field in Columns._fields:
-            arrays[f"{name}.{field}"] = np.stack([getattr(fit.tree, field) for fit in fits])
+            arrays[f"{name}_{field}"] = np.stack([getattr(fit.tree, field) for fit in fits])
     if own_leaves:
-        arrays["best.leaf_mean"] = np.stack([fit.leaves.mean for fit in posterior.best])
-        arrays["best.leaf_var"] = np.stack([fit.leaves.var for fit in posterior.best])
+        arrays["best_leaf_mean"] = np.stack([fit.leaves.mean for fit in posterior.best])
+        arrays["best_leaf_var"] = np.stack([fit.leaves.var for fit in posterior.best])
     return arrays, {"messages": [fit.message for fit in posterior.best]}
 
 
@@ -97,16 +97,16 @@ def posterior_from_pieces(arrays: Mapping[str, np.ndarray], words: Mapping[str, 
     if not len(trees) == len(messages) == log_evidence.size == converged.size or not trees:
         raise ValueError("the trees of the run and their evidences differ in number")
     leaves = [prepared.leaves] * len(trees)
-    if "best.leaf_mean" in arrays:
+    if "best_leaf_mean" in arrays:
         n_observed = prepared.leaves.n_observed
-        pairs = zip(arrays["best.leaf_mean"], arrays["best.leaf_var"], strict=True)
+        pairs = zip(arrays["best_leaf_mean"], arrays["best_leaf_var"], strict=True)
         leaves = [Leaves(np.ascontiguousarray(mean), np.ascontiguousarray(var), n_observed) for mean, var in pairs]
     best = [
         FittedTree(tree, own, float(value), bool(flag), str(message))
         for tree, own, value, flag, message in zip(trees, leaves, log_evidence, converged, messages, strict=True)
     ]
     averaged: list[FittedTree] = best
-    if "averaged.rest" in arrays:
+    if "averaged_rest" in arrays:
         drawn = _trees(arrays, "averaged", prepared.leaves.mean.shape[0])
         averaged = [FittedTree(tree, prepared.leaves, np.nan, True, "sampled") for tree in drawn]
     weights = arrays["weights"]
@@ -116,7 +116,7 @@ def posterior_from_pieces(arrays: Mapping[str, np.ndarray], words: Mapping[str, 
 
 
 def _trees(arrays: Mapping[str, np.ndarray], name: str, n: int) -> Sequence[Columns]:
-    stacked = [np.asarray(arrays[f"{name}.{field}"]) for field in Columns._fields]
+    stacked = [np.asarray(arrays[f"{name}_{field}"]) for field in Columns._fields]
     m = 2 * n - 1
     k = stacked[0].shape[0]
     if [part.shape for part in stacked] != [(k, m), (k, m, 2), (k, m)]:
