@@ -11,6 +11,7 @@ import typer
 
 from dtree.cli_cluster import Cluster, cluster_options, face_of
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
+from dtree.cli_ddt import ddt, describe_tree, export_tree, is_diffusion
 from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
 
@@ -223,6 +224,9 @@ def info(run: RunArgument) -> None:
     from dtree.runs import open as open_run
 
     model = open_run(run)
+    if is_diffusion(run):
+        describe_tree(model, notes.get("row_names"))
+        return
     print_fit(model, notes.get("row_names"))
     facts = {
         "kind": notes["kind"],
@@ -311,6 +315,9 @@ def export(
             check_ending(path, endings)
     for path in wanted:
         check_file(path, overwrite)
+    if is_diffusion(run):
+        export_tree(run, newick, linkage, labels, picture)
+        return
     row_names = read_provenance(run).get("row_names")
     from dtree.runs import open as open_run
 
@@ -327,6 +334,9 @@ def export(
         draw(model, leaf_names, picture)
     for path in wanted:
         say(str(path))
+
+
+app.command()(cluster_options(with_exit_codes(ddt)))
 
 
 # What the commands share ---------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from dtree.diffusion.predictive import (
 from dtree.diffusion.prepare import Prepared, prepare
 from dtree.diffusion.probit import log_memberships_probit, log_probability, signs_from_binary
 from dtree.diffusion.settings import NODES, Settings
-from dtree.diffusion.tree import to_linkage, to_newick
 from dtree.diffusion.walk import Walk, finish_walk, plan_of
 
 
@@ -274,15 +273,10 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         wide = mean.shape[1] // var.shape[1]
         return self.prepared_.affine.outward(mean), self.prepared_.affine.deviation(np.repeat(var, wide, axis=1))
 
-    def to_newick(self, names: Sequence[str] | None = None) -> str:
-        """`tree_` in Newick format, branch lengths in diffusion time."""
-        check_is_fitted(self)
-        return to_newick(self.tree_, names)
-
     @property
     def linkage_(self) -> np.ndarray:
         """`tree_` as a SciPy linkage matrix (n-1, 4); heights are 1 - t."""
-        return to_linkage(self.tree_)
+        return self.tree_.to_linkage()
 
 
 __all__ = ["DiffusionTree"]

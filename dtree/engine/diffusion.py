@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -51,12 +51,17 @@ LARGEST_READ = 4_000_000_000  # bytes of rows that one worker reads at once
 
 
 class DiffusionProgress(NamedTuple):
-    """How far all walks together are, and the best log evidence (search score, original units) any has seen."""
+    """How far all walks together are, and the best score any has seen.
+
+    Gaussian leaves: the local Laplace evidence of the search, in the original units. Probit: the same of the Gaussian
+    sites that stand in for the bits, good for comparing trees and not an evidence of the bits.
+    """
 
     done: int
     length: int
-    log_evidence: float
+    log_score: float
     seconds: float
+    is_evidence: bool
 
 
 class DiffusionResult(NamedTuple):
@@ -80,12 +85,14 @@ def fit_diffusion(
     client: Client | None = None,
     progress: OnProgress | None = None,
     checkpoint_seconds: float = 10.0,
+    row_names: Sequence[str] | None = None,
     **settings: Any,
 ) -> DiffusionResult:
     """Diffusion trees over `data` into the new folder `out`; `settings` are those of `DiffusionTree`.
 
     `data` is a path (.zarr .npy .npz .parquet .csv), an array or a frame, NaN where missing. With a `client` its
-    workers must see `out` (and the data's path) under the same name. If anything fails, `resume(out)` carries on.
+    workers must see `out` (and the data's path) under the same name. `row_names` are kept for whoever draws the tree.
+    If anything fails, `resume(out)` carries on.
 
     >>> import tempfile
     >>> rows = np.array([[-2.0], [2.0], [-2.1], [2.1], [-1.9]])
@@ -121,6 +128,7 @@ def fit_diffusion(
                 "checkpoint_seconds": float(checkpoint_seconds),
                 "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
                 "command": sys.argv,
+                "row_names": None if row_names is None else [str(name) for name in row_names],
             },
         )
         zarr.open_group(str(out / "walks"), mode="a", zarr_format=3)
@@ -272,7 +280,8 @@ def _carry_on(run: RunFolder, client: Client | None, progress: OnProgress | None
         if progress is not None:
             best = float(scores.max()) - prepared.log_volume
             total = length * settings.n_permutations
-            progress(DiffusionProgress(int(done.sum()), total, best, time.monotonic() - began))
+            gaussian = settings.likelihood == "gaussian"
+            progress(DiffusionProgress(int(done.sum()), total, best, time.monotonic() - began, gaussian))
     workers.run(posterior_task, [(path, run.run_id)])
     posterior = _read_posterior(run, prepared)
     values = posterior.log_joint if settings.inference == "mcmc" else np.array([f.log_evidence for f in posterior.best])

@@ -58,7 +58,7 @@ def test_a_stopped_run_is_resumed(tmp_path):
     assert bits(dtree.open(run)) == bits(expected)
     assert result.log_evidence == expected.log_evidence_
     assert engine.resume(run) == result  # a finished run is returned as it is
-    evidences = [step.log_evidence for step in seen]
+    evidences = [step.log_score for step in seen]
     assert np.all(np.diff(evidences) >= 0.0)
     assert engine.steps_done(run) == (length, length)
 
