@@ -136,7 +136,8 @@ def log_evidence_message_passing(
         marginals(order, columns.parent, sites.branch, up, down, moments)
         _set_times(columns, order, moments[:, 0])
         if hyper.c is None:
-            c_rate = b0 - float((jumps * _expected_log_rest(moments)).sum())
+            # for ordered times the sum is -sum H log w >= 0; Gaussians that overlap can break that
+            c_rate = b0 + max(-float((jumps * _expected_log_rest(moments)).sum()), 0.0)
         c = hyper.c if hyper.c is not None else c_shape / c_rate
         model, bound = _model_at(columns, leaves, hyper, c)
         skipped = _update_sites(sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 else damping)
