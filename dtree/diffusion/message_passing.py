@@ -106,7 +106,7 @@ def _model_at(tree: Columns, leaves: Leaves, hyper: Hyper, c: float) -> tuple[_M
 
 
 def log_evidence_message_passing(
-    tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 100, tol: float = 1e-5, damping: float = 0.5
+    tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 400, tol: float = 1e-5, damping: float = 0.5
 ) -> Evidence:
     """log p(y, structure) by message passing from the tree's times; the returned tree holds the posterior mean times.
 
@@ -140,7 +140,7 @@ def log_evidence_message_passing(
             c_rate = b0 + max(-float((jumps * _expected_log_rest(moments)).sum()), 0.0)
         c = hyper.c if hyper.c is not None else c_shape / c_rate
         model, bound = _model_at(columns, leaves, hyper, c)
-        skipped = _update_sites(sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 else damping)
+        skipped = _update_sites(sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 and damping >= 0.5 else damping)
         energy = _energy(sites, model, columns, order, work.root, jumps, up, down, moments)
         if not math.isfinite(energy):
             message = "a message over times became improper"
@@ -150,14 +150,13 @@ def log_evidence_message_passing(
             log_mean = digamma(c_shape) - math.log(c_rate)
             value += (n - 1) * (log_mean - math.log(c)) + a0 * math.log(b0) - gammaln(a0) + (a0 - 1) * log_mean - b0 * c
             value += c_shape - math.log(c_rate) + gammaln(c_shape) + (1 - c_shape) * digamma(c_shape)
-        converged = bool(abs(value - last) < tol * (1.0 + abs(value)) and iterations > 3)
+        converged = bool(abs(value - last) < tol * (1.0 + abs(value)) and iterations > 3 and not skipped)
         last = value
     if message and damping > 0.2:  # too bold: start again with smaller steps
-        return log_evidence_message_passing(tree, leaves, hyper, max_iter=2 * max_iter, tol=tol, damping=0.4 * damping)
-    if converged and skipped:
-        converged, message = False, f"{skipped} messages had no proper update"
-    elif not converged and not message:
+        return log_evidence_message_passing(tree, leaves, hyper, max_iter=max_iter, tol=tol, damping=0.4 * damping)
+    if not converged and not message:
         message = f"message passing did not converge in {max_iter} iterations"
+        message += f"; {skipped} messages had no proper update" if skipped else ""
     return Evidence(
         float(value - gammaln(n)),
         columns,
