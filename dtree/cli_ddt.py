@@ -17,7 +17,11 @@ from dtree.cli_output import check_ending, check_file, write_columns, write_link
 
 def ddt(
     data: Annotated[
-        str, typer.Argument(help="Data file: .npy .npz .csv .parquet or .zarr; file.npz:NAME picks an array.")
+        str,
+        typer.Argument(
+            help="Data file: .npy .npz .csv .parquet or .zarr (file.npz:NAME picks an array), or a run of "
+            "'dtree fit --method bayes-kmeans', whose clusters become leaves."
+        ),
     ],
     out_: Annotated[Path, typer.Option("--out", help="The run to make, by custom NAME.zarr.")],
     inference: Annotated[
@@ -56,22 +60,23 @@ def ddt(
     Example: `dtree ddt dtree-demo.csv --labels-column kind --out creatures-ddt.zarr` (`dtree demo` makes that file)
     """
     from dtree.store.readers import read_rows
-    from dtree.store.run import check_output
+    from dtree.store.run import check_output, made_by_passes
 
     check_output(out_)
-    rows = read_rows(data, labels_column=labels_column)
+    from_run = made_by_passes(data)
+    rows = None if from_run else read_rows(data, labels_column=labels_column)
     from dtree.engine.diffusion import fit_diffusion
 
     started = time.monotonic()
     try:
         with _client(cluster) as client, _evidence_line() as show:
             fit_diffusion(
-                rows.X,
+                data if rows is None else rows.X,
                 out_,
                 seed=seed,
                 client=client,
                 progress=show,
-                row_names=rows.row_names,
+                row_names=None if rows is None else rows.row_names,
                 inference=inference,
                 likelihood=likelihood,
                 n_permutations=permutations,

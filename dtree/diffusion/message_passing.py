@@ -140,7 +140,9 @@ def log_evidence_message_passing(
             c_rate = b0 + max(-float((jumps * _expected_log_rest(moments)).sum()), 0.0)
         c = hyper.c if hyper.c is not None else c_shape / c_rate
         model, bound = _model_at(columns, leaves, hyper, c)
-        skipped = _update_sites(sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 and damping >= 0.5 else damping)
+        skipped = _update_sites(
+            sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 and damping >= 0.5 else damping
+        )
         energy = _energy(sites, model, columns, order, work.root, jumps, up, down, moments)
         if not math.isfinite(energy):
             message = "a message over times became improper"

@@ -40,6 +40,7 @@ from dtree.diffusion.records import (
 from dtree.diffusion.settings import Settings
 from dtree.diffusion.walk import Walk, advance, arrays_of_walk, plan_of, start_walk, walk_from_arrays
 from dtree.engine.dataset import open_dataset
+from dtree.engine.diffusion_atoms import is_clustering, open_clustering, prepare_clustering
 from dtree.engine.execute import executor
 from dtree.engine.folder import RunFolder, write_in_place
 from dtree.engine.runs import create_labels, create_rows
@@ -90,7 +91,8 @@ def fit_diffusion(
 ) -> DiffusionResult:
     """Diffusion trees over `data` into the new folder `out`; `settings` are those of `DiffusionTree`.
 
-    `data` is a path (.zarr .npy .npz .parquet .csv), an array or a frame, NaN where missing. With a `client` its
+    `data` is a path (.zarr .npy .npz .parquet .csv), an array or a frame, NaN where missing; or the folder of a finished
+    Bayes-K-means run, whose clusters then become the leaves (and `labels_` are those of clusters). With a `client` its
     workers must see `out` (and the data's path) under the same name. `row_names` are kept for whoever draws the tree.
     If anything fails, `resume(out)` carries on.
 
@@ -112,17 +114,19 @@ def fit_diffusion(
     fresh = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
-        source = open_dataset(data, out / "staged", client)
-        if 8 * math.prod(source.shape) > LARGEST_READ:
+        clustering = str(Path(data).resolve()) if is_clustering(data) else None
+        source = open_clustering(data).source if clustering else open_dataset(data, out / "staged", client)
+        if clustering is None and 8 * math.prod(source.shape) > LARGEST_READ:
             raise ValueError(
-                f"{source.shape[0]:,} rows of {source.shape[1]} columns are too many to read at once: summarise them "
-                "first, for instance by dtree.BayesKMeans or a random subset"
+                f"{source.shape[0]:,} rows of {source.shape[1]} columns are too many to read at once: fit them by "
+                "'dtree fit --method bayes-kmeans' and give that run as the data"
             )
         run = RunFolder.create(
             out,
             "diffusion",
             {
                 "source": source.__dict__,
+                "clustering": clustering,
                 "settings": given._asdict(),
                 "seed": int(seed),
                 "checkpoint_seconds": float(checkpoint_seconds),
@@ -196,14 +200,12 @@ def predict_diffusion(
 def prepare_task(path: str, run_id: str) -> int:
     """Read the rows, find units, leaves and noise, and write them down; returns the number of leaves."""
     run = RunFolder(path)
-    target = run.path / "prepared"
+    target, settings, seed = run.path / "prepared", _settings(run), _model(run).seeds()[0]
     if not target.exists():
-        rows = run.source.read(0, run.source.shape[0])
-        rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
-        if np.isinf(rows).any():
-            raise ValueError(f"row {int(np.flatnonzero(np.isinf(rows).any(axis=1))[0])} holds an infinite value")
-        settings = _settings(run)
-        prepared = prepare(np.ascontiguousarray(rows), settings, _model(run).seeds()[0])
+        if run.attributes["clustering"] is not None:
+            prepared = prepare_clustering(run.attributes["clustering"], settings.hyper(), seed)
+        else:
+            prepared = prepare(_dense(run.source.read(0, run.source.shape[0])), settings, seed)
         with_room(lambda: write_in_place(target, *prepared_to_pieces(prepared)), path)
     return int(_read_prepared(run).leaves.mean.shape[0])
 
@@ -243,8 +245,7 @@ def posterior_task(path: str, run_id: str) -> int:
 def predict_task(path: str, run_id: str, source: Any, bounds: tuple[int, int], out: str) -> int:
     """Write the labels and log densities of new rows; returns their number."""
     model = _opened_model(path, run_id)
-    rows = source.read(*bounds)
-    rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+    rows = _dense(source.read(*bounds))
     found = {"labels": model.predict(rows).astype(np.int32), "log_density": model.score_samples(rows)}
 
     def write() -> None:
@@ -319,6 +320,13 @@ def steps_done(path: str | os.PathLike[str]) -> tuple[int, int]:
         return length, length
     done = [_generations(run, number) for number in range(settings.n_permutations)]
     return sum(steps[-1] for steps in done if steps), length
+
+
+def _dense(rows: Any) -> np.ndarray:
+    rows = np.ascontiguousarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+    if np.isinf(rows).any():
+        raise ValueError(f"row {int(np.flatnonzero(np.isinf(rows).any(axis=1))[0])} holds an infinite value")
+    return rows
 
 
 def _settings(run: RunFolder) -> Settings:

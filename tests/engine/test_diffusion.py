@@ -86,6 +86,58 @@ def test_prediction_in_chunks(tmp_path, client, monkeypatch):
         engine.predict_diffusion(tmp_path / "run", np.ones((2, 3)), tmp_path / "other")
 
 
+@pytest.mark.parametrize("family", ["gaussian", "gaussian-diag"])
+def test_the_clusters_of_a_bayes_kmeans_run_as_leaves(family, tmp_path):
+    from dtree.engine.fit import fit_dataset
+
+    rng = np.random.default_rng(0)
+    centres = np.array([[-4.0, 100.0], [0.0, 130.0], [5.0, 90.0], [9.0, 100.0]])
+    rows = centres[np.arange(4000) % 4] + rng.normal(size=(4000, 2)) * [0.5, 3.0]
+    k = fit_dataset(rows, tmp_path / "kmeans", family=family).n_clusters
+    run = tmp_path / "tree"
+    engine.fit_diffusion(str(tmp_path / "kmeans"), run, **QUICK)
+    model = dtree.open(run)
+    assert model.tree_.n_leaves == k
+    assert model.prepared_.rows.sum() == 4000
+    # rows behind each leaf, and the density of the four groups they came from
+    assert np.unique(model.prepared_.rows).max() <= 4000
+    gap = (rows[:, None] - centres) / [0.5, 3.0]
+    truth = np.log(np.exp(-0.5 * (gap**2).sum(axis=2)).mean(axis=1) / (2 * np.pi * 1.5))
+    assert model.score(rows) == pytest.approx(truth.mean(), abs=0.25)
+    u = np.linspace(-3.2, 3.2, 151)
+    grid = np.stack(np.meshgrid(np.sinh(u), np.sinh(u), indexing="ij"), axis=-1).reshape(-1, 2)
+    weight = np.outer(np.cosh(u), np.cosh(u)).ravel() * (u[1] - u[0]) ** 2
+    affine = model.prepared_.affine
+    density = np.exp(model.score_samples(affine.outward(grid)) + np.log(affine.basis).sum())
+    assert (density * weight).sum() == pytest.approx(1.0, abs=5e-3)
+
+
+def test_other_runs_are_not_leaves(tmp_path):
+    from dtree.engine.fit import fit_dataset
+
+    counts = np.random.default_rng(0).poisson([[2.0], [30.0]], size=(2, 40)).reshape(-1, 1)
+    fit_dataset(counts, tmp_path / "kmeans", family="poisson")
+    with pytest.raises(ValueError, match="needs means and variances"):
+        engine.fit_diffusion(str(tmp_path / "kmeans"), tmp_path / "tree", **QUICK)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows(tmp_path):
+    """Rows in memory summarised by atoms: the density stays normalised and comes close to the truth."""
+    rng = np.random.default_rng(0)
+    which = rng.integers(0, 3, 100_000)
+    rows = (np.array([-4.0, 0.0, 5.0])[which] + np.array([0.5, 1.0, 0.3])[which] * rng.normal(size=100_000))[:, None]
+    engine.fit_diffusion(rows, tmp_path / "run", max_leaves=300, n_permutations=1, search_steps=100)
+    model = dtree.open(tmp_path / "run")
+    assert model.labels_.size == model.prepared_.rows.sum() == 100_000
+    grid, step = np.linspace(-20, 20, 2001, retstep=True)
+    assert np.exp(model.score_samples(grid[:, None])).sum() * step == pytest.approx(1.0, abs=1e-3)
+    test = rows[:1000]
+    gap = (test - [-4.0, 0.0, 5.0]) / [0.5, 1.0, 0.3]
+    truth = np.log((np.exp(-0.5 * gap**2) / (np.sqrt(2 * np.pi) * np.array([0.5, 1.0, 0.3]))).mean(axis=1))
+    assert model.score(test) == pytest.approx(truth.mean(), abs=0.05)
+
+
 @pytest.mark.parametrize(
     ("options", "rows", "sentence"),
     [
