@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dtree.core.partition import canonical_labels
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.estimators import InMemoryBayesKMeans
 from dtree.kmeans.passes import Progress
@@ -89,12 +88,8 @@ class BayesKMeans(InMemoryBayesKMeans):
         import zarr
 
         self.n_features_in_ = run.source.shape[1]
-        labels = np.asarray(zarr.open_array(str(run.path / "labels"), mode="r")[...]).astype(np.int64)
-        statistics = run.state(int(run.attributes["best_pass"])).statistics
-        canonical = canonical_labels(labels)
-        order = np.empty(statistics.shape[0], dtype=np.int64)
-        order[canonical] = labels
-        self._keep(run.model(), canonical, statistics[order], trace)
+        leaves = np.asarray(zarr.open_array(str(run.path / "leaves"), mode="r")[...]).astype(np.int64)
+        self._keep(run.model(), leaves, run.clusters(), trace)
 
 
 class BayesKMeansBHC(BayesKMeans):
@@ -180,7 +175,8 @@ def open_run(path: str | os.PathLike[str]) -> BayesKMeans:
         "coarsening": model.coarsening,
         "out": str(path),
     }
-    estimator = BayesKMeansBHC(**options) if run.attributes["tree_wanted"] else BayesKMeans(**options)
+    tree = run.attributes["tree_wanted"]
+    estimator = BayesKMeansBHC(**options, threshold=run.attributes["threshold"]) if tree else BayesKMeans(**options)
     estimator._take(run, result.trace)
     if isinstance(estimator, BayesKMeansBHC):
         estimator._grow()

@@ -32,6 +32,7 @@ from dtree.engine.tasks import (
     combine_surveys_task,
     combine_task,
     final_labels_task,
+    first_rows_task,
     predict_task,
     survey_task,
     with_room,
@@ -48,7 +49,8 @@ class FitResult(NamedTuple):
     """What a finished run holds; the arrays are in its folder."""
 
     path: Path
-    n_clusters: int
+    n_clusters: int  # after cutting the tree
+    n_leaves: int  # clusters of Bayes K-means, the leaves of the tree
     objective: float  # sum of log phi_h over clusters
     log_joint: float  # the same with the prior's normaliser: log p(data, partition)
     log_evidence_bound: float | None  # of the tree over the clusters
@@ -70,6 +72,7 @@ def fit_dataset(
     seed: int = 0,
     chunk_bytes: int | None = None,
     tree: bool = True,
+    threshold: float = 0.5,
     client: Client | None = None,
     progress: OnProgress | None = None,
 ) -> FitResult:
@@ -77,7 +80,8 @@ def fit_dataset(
 
     `data` is a path (.zarr .npy .npz .parquet .csv), an array, a sparse matrix, a frame or a Dask collection. With a `client` its workers do
     the work and must see `out` (and the data's path) under the same name; without one this process does it. The answer does not depend on
-    which, nor on the number of workers. The starting clusters are found on a random sample of `sample_rows` rows. If anything fails, `resume(out)` carries on from the last finished pass.
+    which, nor on the number of workers. The starting clusters are found on a random sample of `sample_rows` rows. Clusters are the highest
+    nodes of the tree with r at least `threshold`, or its leaves without a tree. If anything fails, `resume(out)` carries on from the last finished pass.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -107,6 +111,7 @@ def fit_dataset(
             "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
             "command": sys.argv,
             "tree_wanted": tree,
+            "threshold": threshold,
         },
     )
     zarr.open_group(str(out / "passes"), mode="a", zarr_format=3)
@@ -177,32 +182,39 @@ def _carry_on(run: Run, client: Client | None, progress: OnProgress | None) -> F
 def _finish(run: Run, workers: Here, best: int, trace: list[Progress]) -> FitResult:
     """Write the results of the best pass; every step can be done again after a crash."""
     path = str(run.path.resolve())
-    run.create_labels(None)
-    chunks = [(path, run.run_id, best, chunk) for chunk in range(run.n_chunks)]
-    counts = sum(workers.run(final_labels_task, chunks))
     state, model = run.state(best), run.model()
-    if not np.array_equal(counts, np.rint(model.counts(state.statistics))):
+    chunks = [(path, run.run_id, best, chunk) for chunk in range(run.n_chunks)]
+    first = np.minimum.reduce(workers.run(first_rows_task, chunks))
+    order = np.argsort(first, kind="stable")
+    clusters, rank = state.statistics[order], np.argsort(order)
+    group = zarr.open_group(str(run.path / "statistics"), mode="w", zarr_format=3)
+    write_array(group, "clusters", clusters)
+    write_array(group, "log_phi", model.log_phi_h(clusters))
+    leaf_clusters, bound = np.arange(state.k), None
+    if run.attributes["tree_wanted"]:
+        build = tree_task if isinstance(workers, OnCluster) else tree_here
+        columns = workers.run(build, [(path, run.run_id)])[0]
+        tree_group = zarr.open_group(str(run.path / "tree"), mode="w", zarr_format=3)
+        for name, values in columns.items():
+            write_array(tree_group, name, values)
+        leaf_clusters = Tree(**columns).cut(float(run.attributes["threshold"]))
+        bound = model.prior.log_normaliser(state.rows) + float(columns["log_phi_t"][-1])
+    write_array(group, "leaf_clusters", leaf_clusters)
+    run.create_labels("leaves")
+    run.create_labels("labels")
+    counts = sum(workers.run(final_labels_task, [(*chunk, rank) for chunk in chunks]))
+    if not np.array_equal(counts, np.rint(model.counts(clusters))):
         raise RuntimeError(
             "the labels on disk do not add up to the statistics: the run's folder was changed from outside"
         )
-    group = zarr.open_group(str(run.path / "statistics"), mode="w", zarr_format=3)
-    write_array(group, "clusters", state.statistics)
-    write_array(group, "log_phi", model.log_phi_h(state.statistics))
-    bound = None
-    if run.attributes["tree_wanted"]:
-        build = tree_task if isinstance(workers, OnCluster) else tree_here
-        columns = workers.run(build, [(path, run.run_id, best)])[0]
-        group = zarr.open_group(str(run.path / "tree"), mode="w", zarr_format=3)
-        for name, values in columns.items():
-            write_array(group, name, values)
-        bound = model.prior.log_normaliser(state.rows) + float(columns["log_phi_t"][-1])
     group = zarr.open_group(str(run.path / "trace"), mode="w", zarr_format=3)
     for name in Progress._fields:
         write_array(group, name, np.array([getattr(step, name) for step in trace]))
     run.update(
         status="done",
         best_pass=best,
-        n_clusters=state.k,
+        n_clusters=int(leaf_clusters.max()) + 1,
+        n_leaves=state.k,
         objective=state.objective,
         log_joint=state.objective + model.prior.log_normaliser(state.rows),
         log_evidence_bound=bound,
@@ -228,7 +240,8 @@ def read_result(path: str | os.PathLike[str]) -> FitResult:
     group: Any = zarr.open_group(str(run.path / "trace"), mode="r")
     columns = [np.asarray(group[name][...]).tolist() for name in Progress._fields]
     trace = [Progress(*step) for step in zip(*columns, strict=True)]
-    return FitResult(run.path, int(at["n_clusters"]), at["objective"], at["log_joint"], bound, trace)
+    n_clusters, n_leaves = int(at["n_clusters"]), int(at["n_leaves"])
+    return FitResult(run.path, n_clusters, n_leaves, at["objective"], at["log_joint"], bound, trace)
 
 
 def read_tree(path: str | os.PathLike[str]) -> Tree:
@@ -242,7 +255,7 @@ def predict_dataset(
 ) -> int:
     """Write `labels` (int32) and `log_density` (float64) of every row of `data` into a new zarr group `out`.
 
-    Labels are the clusters of the run, the leaves of its tree; densities are those of its mixture, normalised. Workers write
+    Labels are the clusters of the run, after the cut of its tree; densities are those of its mixture, normalised. Workers write
     their own chunks, so nothing of the size of the data comes here. Returns the number of rows.
     """
     opened = Run(run)
@@ -261,9 +274,9 @@ def predict_dataset(
         zarr.create_group(str(target), zarr_format=3)
         create_labels(target / "labels", source.shape[0], rows)
         create_rows(target / "log_density", source.shape[0], rows, np.dtype(np.float64), np.nan)
-        best, path = int(opened.attributes["best_pass"]), str(opened.path.resolve())
+        path = str(opened.path.resolve())
         arguments = [
-            (path, opened.run_id, best, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)
+            (path, opened.run_id, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)
         ]
         try:
             return sum(executor(client).run(predict_task, arguments))

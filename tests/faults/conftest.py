@@ -15,7 +15,7 @@ import zarr
 
 from dtree.engine.fit import fit_dataset
 
-RESULTS = ("labels", "statistics/clusters", "tree/left", "tree/right", "tree/log_phi_t")
+RESULTS = ("labels", "leaves", "statistics/clusters", "tree/left", "tree/right", "tree/log_phi_t")
 OPTIONS = {"chunk_bytes": 100_000, "seed": 5, "sample_rows": 300, "tolerance": 0.0, "max_passes": 12}
 _ROOT = str(Path(__file__).parents[2])
 
