@@ -11,6 +11,7 @@ import typer
 
 from dtree.cli_cluster import Cluster, cluster_options, face_of
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
+from dtree.cli_ddt import ddt, describe_tree, export_tree, is_diffusion
 from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
 from dtree.cli_vb import describe_saved, vb
@@ -227,6 +228,9 @@ def info(run: RunArgument) -> None:
     if notes["kind"] == "dp-mixture-vb":
         describe_saved(model, notes)
         return
+    if is_diffusion(run):
+        describe_tree(model, notes.get("row_names"))
+        return
     print_fit(model, notes.get("row_names"))
     facts = {
         "kind": notes["kind"],
@@ -315,6 +319,9 @@ def export(
             check_ending(path, endings)
     for path in wanted:
         check_file(path, overwrite)
+    if is_diffusion(run):
+        export_tree(run, newick, linkage, labels, picture)
+        return
     row_names = read_provenance(run).get("row_names")
     from dtree.runs import open as open_run
 
@@ -334,6 +341,7 @@ def export(
 
 
 app.command()(vb)
+app.command()(cluster_options(with_exit_codes(ddt)))
 
 
 # What the commands share ---------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dtree import runs_diffusion
 from dtree.core.model import Model
 from dtree.core.tree import Tree
 from dtree.store.encode import decode, encode
@@ -87,6 +88,12 @@ def _kind_of(model: Any) -> str:
         if not hasattr(model, "fit_"):
             raise ValueError("this DPMixtureVB is not fitted yet; call fit before saving it")
         return KIND
+    from dtree.diffusion.estimator import DiffusionTree
+
+    if isinstance(model, DiffusionTree):
+        if not hasattr(model, "tree_"):
+            raise ValueError("this DiffusionTree is not fitted yet; call fit before saving it")
+        return "diffusion-tree"
     raise ValueError(f"a {type(model).__name__} cannot be saved as a run")
 
 
@@ -176,3 +183,4 @@ def _check_bhc(fitted: Mapping[str, Any]) -> None:
 
 
 register("bhc", Kind(write=_take_apart, read=_put_together_bhc))
+register("diffusion-tree", Kind(write=runs_diffusion.take_apart, read=runs_diffusion.put_together))

@@ -32,7 +32,12 @@ only for alpha <= 1.
 
 The branching term is `(l-1)! (r-1)! / (m-1)!`; equation 1 lacks a factor c. The evidence of a tree is a Laplace approximation
 in logit w, with gradients from one up-down sweep of exact belief propagation; the paper's EM and message passing are there
-by name. The predictive density is a mixture over all branches and times by quadrature, and integrates to one.
+by name. EM maximises over logits of the times: over the times themselves, as printed, the objective has no maximum. The
+predictive density is a mixture over all branches and times by quadrature, and integrates to one. It averages over trees drawn
+by a short run of the exact sampler from each searched tree, because trees of the highest evidence are sharper than typical
+ones; `posterior_sweeps=0` averages the best trees by their evidence, as the paper does. Rows are first standardized, or
+whitened when the evidence of a tree, less a charge for the axes, is higher. Beyond `max_leaves` rows the leaves are cluster
+summaries with their counts and noise: made in memory, or taken from a Bayes-K-means run (`dtree ddt kmeans-run.zarr`).
 
 ## Coarsening [Miller & Dunson 2019]
 

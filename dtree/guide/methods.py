@@ -7,7 +7,7 @@
 | rows that keep arriving | a tree that grows | `dtree.IncrementalBHC` with `partial_fit` |
 | any | how sure the partition is: co-clustering, credible numbers of clusters | `dtree.DPMixtureMCMC` |
 | any, and soft memberships | a mixture with weights and a bound | `dtree.DPMixtureVB` |
-| up to some thousands of rows | a density, or a tree with lengths | `dtree.DiffusionTree` |
+| up to some thousands of rows, or clusters of more | a density, or a tree with lengths | `dtree.DiffusionTree`, `dtree ddt` |
 
 **Start with `BHC`.** It is greedy and exact in its scores: every pair of nodes is compared. Its tree says more than a
 partition does, and `log_evidence_bound_` compares models.
