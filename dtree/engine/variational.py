@@ -24,7 +24,7 @@ from dtree.core.priors import DirichletProcess
 from dtree.engine.cluster import worker_memory
 from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.execute import Here, executor
-from dtree.engine.fit import _fingerprint, survey_source
+from dtree.engine.fit import fingerprint, survey_source
 from dtree.engine.folder import write_array
 from dtree.engine.runs import create_labels, create_rows
 from dtree.engine.tasks import with_room
@@ -109,7 +109,7 @@ def fit_variational(
                 "chunk_rows": chunk_rows,
                 "settings": parameters,
                 "columns": columns.tolist(),
-                "data_fingerprint": _fingerprint(source, survey),
+                "data_fingerprint": fingerprint(source, survey),
                 "versions": {
                     name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy", "scikit-learn")
                 },
