@@ -39,8 +39,11 @@ class Cluster(NamedTuple):
         return any(value is not None for value in self)
 
     @contextmanager
-    def client(self, family: str) -> Iterator[Any]:
-        """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start."""
+    def client(self, family: str, warm: bool = True) -> Iterator[Any]:
+        """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start.
+
+        Without `warm` the caller has compiled what its workers will need.
+        """
         from dtree.core.families import FAMILIES
         from dtree.engine.cluster import cluster_client, configured_security, security
         from dtree.hierarchy.defaults import named
@@ -54,7 +57,9 @@ class Cluster(NamedTuple):
             tls = security(*(str(path) for path in given))
         elif self.scheduler is not None and self.scheduler.startswith("tls://"):
             tls = configured_security()
-        with cluster_client(self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind]) as client:
+        with cluster_client(
+            self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind] if warm else False
+        ) as client:
             yield client
 
 

@@ -7,6 +7,7 @@ of the estimators, knows which of a model's attributes they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,10 @@ def _kind_of(model: Any) -> str:
         if not hasattr(model, "tree_"):
             raise ValueError("this BHC is not fitted yet; call fit before saving it")
         return "bhc"
+    if type(model).__name__ == "DPMixtureMCMC":
+        if not hasattr(model, "partitions_"):
+            raise ValueError("this DPMixtureMCMC is not fitted yet; call fit before saving it")
+        return "chains"
     raise ValueError(f"a {type(model).__name__} cannot be saved as a run")
 
 
@@ -168,3 +173,4 @@ def _check_bhc(fitted: Mapping[str, Any]) -> None:
 
 
 register("bhc", Kind(write=_take_apart, read=_put_together_bhc))
+import_module("dtree.runs_chains")  # registers itself

@@ -1,6 +1,6 @@
 """Named arrays in one zarr v3 group, written plainly and read back suspiciously.
 
-Arrays are int64 or float64, little-endian and without a compressor, so that what an array declares can be compared with
+Arrays are int64 or float64 (or, for many small numbers, an unsigned type), little-endian and without a compressor, so that what an array declares can be compared with
 what lies on the disk before anything is allocated; the group's header lists every array with its shape, type and SHA-256.
 (A missing chunk reads as fill values in zarr: presence is no proof, the hash is.) Any zarr reader opens the result.
 """
@@ -22,8 +22,9 @@ import numpy as np
 from dtree.store.rows import require_memory
 
 HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
-_TYPES = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8")}
-_FILL = {"int64": -1, "float64": math.nan}
+_SMALL = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+_TYPES = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), **_SMALL}
+_FILL = {"int64": -1, "float64": math.nan, "uint8": 0, "uint16": 0, "uint32": 0}
 _CHUNK_BYTES = 64 << 20
 _LARGEST_HEADER = 256 << 20
 _MOST_FILES = 100_000
@@ -59,6 +60,8 @@ def _as_stored(name: str, values: np.ndarray) -> np.ndarray:
     if not _ARRAY_NAME.fullmatch(name):
         raise ValueError(f"'{name}' is not a name for an array in a run")
     values = np.asarray(values)
+    if values.dtype.name in _SMALL:
+        return np.ascontiguousarray(np.atleast_1d(values), dtype=_SMALL[values.dtype.name])
     if values.dtype.kind in "biu":
         return np.ascontiguousarray(np.atleast_1d(values), dtype=_TYPES["int64"])
     if values.dtype.kind == "f":
@@ -177,7 +180,8 @@ def _chunk_shape(folder: Path, name: str, shape: list[int], dtype: str) -> list[
         and metadata.get("data_type") == dtype
         and not metadata.get("storage_transformers")
         and metadata.get("chunk_key_encoding") == {"name": "default", "configuration": {"separator": "/"}}
-        and codecs == [{"name": "bytes", "configuration": {"endian": "little"}}]
+        and codecs
+        == ([{"name": "bytes"}] if dtype == "uint8" else [{"name": "bytes", "configuration": {"endian": "little"}}])
     )
     if not ours or not isinstance(chunks, list) or len(chunks) != len(shape):
         raise ValueError(f"{folder} is damaged: the array '{name}' is not stored in the way that runs are")
