@@ -237,9 +237,8 @@ def describe_run(run: Path) -> None:
             say("chain {}: sweep {}, {} draws, {} clusters, log joint {}".format(*row))
         say(f"not finished: 'dtree resume {run}' carries on")
     if at.get("prepared"):
-        model = opened.model()
-        say(f"family: {model.family!r}")
-        say(f"prior: {model.prior!r}")
+        say(f"family: {opened.model().family!r}")
+        say(f"prior: {opened.model().prior!r}")
     say(f"data: {at['data']}")
     say(f"command: {' '.join(at['command'])}")
 

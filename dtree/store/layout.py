@@ -22,8 +22,8 @@ import numpy as np
 from dtree.store.rows import require_memory
 
 HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
-_SMALL = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
-_TYPES = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), **_SMALL}
+_SMALL: dict[str, np.dtype] = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+_TYPES: dict[str, np.dtype] = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), **_SMALL}
 _FILL = {"int64": -1, "float64": math.nan, "uint8": 0, "uint16": 0, "uint32": 0}
 _CHUNK_BYTES = 64 << 20
 _LARGEST_HEADER = 256 << 20
