@@ -72,7 +72,8 @@ def _print_result(result: Any, started: float) -> None:
     rows = result.trace[-1].rows if result.trace else 0
     took = time.monotonic() - started
     out().print(
-        f"{rows:,} rows: {result.n_clusters} clusters after {len(result.trace)} passes{bound} ({took:.1f} s)",
+        f"{rows:,} rows: {result.n_clusters} clusters ({result.n_leaves} leaves) after {len(result.trace)} passes{bound} "
+        f"({took:.1f} s)",
         markup=False,
     )
     say(f"run: {result.path}")
@@ -134,7 +135,9 @@ def describe_run(run: Path) -> None:
     say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {source.path}")
     if opened.done:
         at = opened.attributes
-        say(f"{at['n_clusters']} clusters after pass {at['best_pass']}, log joint {at['log_joint']:.6g}")
+        say(
+            f"{at['n_clusters']} clusters, {at['n_leaves']} leaves of the tree, after pass {at['best_pass']}, log joint {at['log_joint']:.6g}"
+        )
         if at["log_evidence_bound"] is not None:
             say(f"log evidence at least {at['log_evidence_bound']:.6g}")
     else:

@@ -24,7 +24,7 @@ ROWS = [
     {"kmeans", "mcmc", "variational", "diffusion"},
     {"store"},
     {"engine"},
-    {"estimators", "evidence", "coarsening", "datasets", "runs", "runs_chains", "report"},
+    {"estimators", "evidence", "coarsening", "datasets", "runs", "runs_chains", "report", "guide"},
     {"cli", "cli_console", "cli_output", "cli_cluster", "cli_engine", "cli_sample", "cli_vb", "cli_ddt"},
 ]
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}

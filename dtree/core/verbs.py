@@ -9,6 +9,7 @@ function looks the same implementation up by type.
 | --- | --- | --- |
 | `log_marginal(family, statistics)` | family, required | log p(X_c) of the rows summed in `statistics` (s,) |
 | `log_marginal_merged(family, columns, row, start, stop, out)` | family, optional | the same for `row` merged with many |
+| `log_marginal_joined(family, columns, log_own, row, ...)` | family, optional | the same, the columns' own given |
 | `log_kappa(prior, count)` | prior, required | log weight of one cluster of `count` rows |
 """
 
@@ -25,6 +26,7 @@ from dtree.core.jit import kernel
 
 _LOG_MARGINAL: dict[type, Any] = {}
 _LOG_MARGINAL_MERGED: dict[type, Any] = {}
+_LOG_MARGINAL_JOINED: dict[type, Any] = {}
 _LOG_KAPPA: dict[type, Any] = {}
 
 
@@ -33,7 +35,12 @@ def implements(verb: Callable[..., Any], compiled_type: type) -> Callable[[Any],
 
     Use it above `@kernel`:  `@implements(log_marginal, MyFamilyKernel)`.
     """
-    table = {log_marginal: _LOG_MARGINAL, log_marginal_merged: _LOG_MARGINAL_MERGED, log_kappa: _LOG_KAPPA}[verb]
+    table = {
+        log_marginal: _LOG_MARGINAL,
+        log_marginal_merged: _LOG_MARGINAL_MERGED,
+        log_marginal_joined: _LOG_MARGINAL_JOINED,
+        log_kappa: _LOG_KAPPA,
+    }[verb]
 
     def add(implementation: Any) -> Any:
         table[compiled_type] = implementation
@@ -84,6 +91,32 @@ def _merged_one_by_one(family, columns, row, start, stop, out):
         for s in range(row.shape[0]):
             merged[s] = row[s] + columns[s, j]
         out[j] = log_marginal(family, merged)
+
+
+def log_marginal_joined(family: Any, columns: Any, log_own: Any, row: Any, start: int, stop: int, out: Any) -> None:
+    """`log_marginal_merged` for a caller who knows log_own[j] = log_marginal(columns[:, j]).
+
+    A family whose rows are mostly zeros then needs to look only where `row` is not zero; others do what they do anyway.
+    """
+    joined = _LOG_MARGINAL_JOINED.get(type(family))
+    if joined is None:
+        log_marginal_merged(family, columns, row, start, stop, out)
+    else:
+        joined(family, columns, log_own, row, start, stop, out)
+
+
+@overload(log_marginal_joined)
+def _overload_log_marginal_joined(family, columns, log_own, row, start, stop, out):
+    if not _is_named_tuple(family):
+        return None
+    joined = _LOG_MARGINAL_JOINED.get(family.instance_class)
+    if joined is None:
+        return lambda family, columns, log_own, row, start, stop, out: log_marginal_merged(
+            family, columns, row, start, stop, out
+        )
+    return lambda family, columns, log_own, row, start, stop, out: joined(
+        family, columns, log_own, row, start, stop, out
+    )
 
 
 def log_kappa(prior: Any, count: float) -> float:

@@ -109,23 +109,23 @@ def tree_on_workers(client: Client, model: Model, atoms: np.ndarray) -> Tree:
     return build_tree(model, atoms, threads=1, score_pairs=score_pairs)
 
 
-def tree_task(path: str, run_id: str, number: int) -> dict[str, np.ndarray]:
-    """The central task of BHC: the tree over the clusters of a pass as atoms, as columns."""
+def tree_task(path: str, run_id: str) -> dict[str, np.ndarray]:
+    """The central task of BHC: the tree over the final clusters as atoms, as columns."""
     run = Run(path)
-    model, atoms = run.model(), run.state(number).statistics
+    model, atoms = run.model(), run.clusters()
     if atoms.shape[0] * (atoms.shape[0] - 1) // 2 < _PAIRS_WORTH_SHARING:
-        return tree_here(path, run_id, number)
+        return tree_here(path, run_id)
     try:
         with worker_client() as client:
             return tree_columns(tree_on_workers(client, model, atoms))
     except _LOST:
-        return tree_here(path, run_id, number)
+        return tree_here(path, run_id)
 
 
-def tree_here(path: str, run_id: str, number: int) -> dict[str, np.ndarray]:
+def tree_here(path: str, run_id: str) -> dict[str, np.ndarray]:
     """The same without a cluster."""
     run = Run(path)
-    return tree_columns(build_tree(run.model(), run.state(number).statistics, threads=1))
+    return tree_columns(build_tree(run.model(), run.clusters(), threads=1))
 
 
 def centre_here(path: str, run_id: str, number: int, sums: ChunkSums) -> ClusterState:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dtree.core.partition import canonical_labels
+from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.estimators import InMemoryBayesKMeans
 from dtree.kmeans.passes import Progress
@@ -89,12 +89,8 @@ class BayesKMeans(InMemoryBayesKMeans):
         import zarr
 
         self.n_features_in_ = run.source.shape[1]
-        labels = np.asarray(zarr.open_array(str(run.path / "labels"), mode="r")[...]).astype(np.int64)
-        statistics = run.state(int(run.attributes["best_pass"])).statistics
-        canonical = canonical_labels(labels)
-        order = np.empty(statistics.shape[0], dtype=np.int64)
-        order[canonical] = labels
-        self._keep(run.model(), canonical, statistics[order], trace)
+        leaves = np.asarray(zarr.open_array(str(run.path / "leaves"), mode="r")[...]).astype(np.int64)
+        self._keep(run.model(), leaves, run.clusters(), trace)
 
 
 class BayesKMeansBHC(BayesKMeans):
@@ -140,8 +136,8 @@ class BayesKMeansBHC(BayesKMeans):
         self._grow()
         return self
 
-    def _grow(self) -> None:
-        self.tree_ = build_tree(self.model_, self.statistics_)
+    def _grow(self, tree: Tree | None = None) -> None:
+        self.tree_ = build_tree(self.model_, self.statistics_) if tree is None else tree
         self.linkage_ = self.tree_.to_linkage()
         count = float(self.tree_.size[-1])
         self.log_evidence_bound_ = self.prior_.log_normaliser(count) + float(self.tree_.log_phi_t[-1])
@@ -180,7 +176,8 @@ def open_run(path: str | os.PathLike[str]) -> BayesKMeans:
         "coarsening": model.coarsening,
         "out": str(path),
     }
-    estimator = BayesKMeansBHC(**options) if run.attributes["tree_wanted"] else BayesKMeans(**options)
+    tree = run.attributes["tree_wanted"]
+    estimator = BayesKMeansBHC(**options, threshold=run.attributes["threshold"]) if tree else BayesKMeans(**options)
     estimator._take(run, result.trace)
     if isinstance(estimator, BayesKMeansBHC):
         estimator._grow()

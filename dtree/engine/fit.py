@@ -21,6 +21,7 @@ from dtree.core.families import Family, Moments
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
 from dtree.engine.blocks import centre_here, centre_task, tree_here, tree_task
+from dtree.engine.checks import check_clusters, check_folder
 from dtree.engine.cluster import worker_memory
 from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.execute import Here, OnCluster, executor
@@ -32,6 +33,7 @@ from dtree.engine.tasks import (
     combine_surveys_task,
     combine_task,
     final_labels_task,
+    first_rows_task,
     predict_task,
     survey_task,
     with_room,
@@ -48,7 +50,8 @@ class FitResult(NamedTuple):
     """What a finished run holds; the arrays are in its folder."""
 
     path: Path
-    n_clusters: int
+    n_clusters: int  # after cutting the tree
+    n_leaves: int  # clusters of Bayes K-means, the leaves of the tree
     objective: float  # sum of log phi_h over clusters
     log_joint: float  # the same with the prior's normaliser: log p(data, partition)
     log_evidence_bound: float | None  # of the tree over the clusters
@@ -70,6 +73,7 @@ def fit_dataset(
     seed: int = 0,
     chunk_bytes: int | None = None,
     tree: bool = True,
+    threshold: float = 0.5,
     client: Client | None = None,
     progress: OnProgress | None = None,
 ) -> FitResult:
@@ -77,7 +81,8 @@ def fit_dataset(
 
     `data` is a path (.zarr .npy .npz .parquet .csv), an array, a sparse matrix, a frame or a Dask collection. With a `client` its workers do
     the work and must see `out` (and the data's path) under the same name; without one this process does it. The answer does not depend on
-    which, nor on the number of workers. The starting clusters are found on a random sample of `sample_rows` rows. If anything fails, `resume(out)` carries on from the last finished pass.
+    which, nor on the number of workers. The starting clusters are found on a random sample of `sample_rows` rows. Clusters are the highest
+    nodes of the tree with r at least `threshold`, or its leaves without a tree. If anything fails, `resume(out)` carries on from the last finished pass.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -103,10 +108,11 @@ def fit_dataset(
             "source": source.__dict__,
             "chunk_rows": chunk_rows,
             "settings": PassSettings(seed, max_passes, patience, tolerance)._asdict(),
-            "data_fingerprint": _fingerprint(source, survey),
+            "data_fingerprint": fingerprint(source, survey),
             "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
             "command": sys.argv,
             "tree_wanted": tree,
+            "threshold": threshold,
         },
     )
     zarr.open_group(str(out / "passes"), mode="a", zarr_format=3)
@@ -141,10 +147,10 @@ def resume(run: str | os.PathLike[str], client: Client | None = None, progress: 
 
     A run that ended before its first checkpoint must be fitted again: nothing had been computed but the survey of the data.
     """
-    opened = Run(run)
-    if not opened.generations():
-        raise ValueError(f"{opened.path} has no checkpoint yet: remove the folder and fit again")
-    return _carry_on(opened, client, progress)
+    check_folder(run)
+    if not Run(run).generations():
+        raise ValueError(f"{run} has no checkpoint yet: remove the folder and fit again")
+    return _carry_on(check_clusters(run), client, progress)
 
 
 def _carry_on(run: Run, client: Client | None, progress: OnProgress | None) -> FitResult:
@@ -177,32 +183,39 @@ def _carry_on(run: Run, client: Client | None, progress: OnProgress | None) -> F
 def _finish(run: Run, workers: Here, best: int, trace: list[Progress]) -> FitResult:
     """Write the results of the best pass; every step can be done again after a crash."""
     path = str(run.path.resolve())
-    run.create_labels(None)
-    chunks = [(path, run.run_id, best, chunk) for chunk in range(run.n_chunks)]
-    counts = sum(workers.run(final_labels_task, chunks))
     state, model = run.state(best), run.model()
-    if not np.array_equal(counts, np.rint(model.counts(state.statistics))):
+    chunks = [(path, run.run_id, best, chunk) for chunk in range(run.n_chunks)]
+    first = np.minimum.reduce(workers.run(first_rows_task, chunks))
+    order = np.argsort(first, kind="stable")
+    clusters, rank = state.statistics[order], np.argsort(order)
+    group = zarr.open_group(str(run.path / "statistics"), mode="w", zarr_format=3)
+    write_array(group, "clusters", clusters)
+    write_array(group, "log_phi", model.log_phi_h(clusters))
+    leaf_clusters, bound = np.arange(state.k), None
+    if run.attributes["tree_wanted"]:
+        build = tree_task if isinstance(workers, OnCluster) else tree_here
+        columns = workers.run(build, [(path, run.run_id)])[0]
+        tree_group = zarr.open_group(str(run.path / "tree"), mode="w", zarr_format=3)
+        for name, values in columns.items():
+            write_array(tree_group, name, values)
+        leaf_clusters = Tree(**columns).cut(float(run.attributes["threshold"]))
+        bound = model.prior.log_normaliser(state.rows) + float(columns["log_phi_t"][-1])
+    write_array(group, "leaf_clusters", leaf_clusters)
+    run.create_labels("leaves")
+    run.create_labels("labels")
+    counts = sum(workers.run(final_labels_task, [(*chunk, rank) for chunk in chunks]))
+    if not np.array_equal(counts, np.rint(model.counts(clusters))):
         raise RuntimeError(
             "the labels on disk do not add up to the statistics: the run's folder was changed from outside"
         )
-    group = zarr.open_group(str(run.path / "statistics"), mode="w", zarr_format=3)
-    write_array(group, "clusters", state.statistics)
-    write_array(group, "log_phi", model.log_phi_h(state.statistics))
-    bound = None
-    if run.attributes["tree_wanted"]:
-        build = tree_task if isinstance(workers, OnCluster) else tree_here
-        columns = workers.run(build, [(path, run.run_id, best)])[0]
-        group = zarr.open_group(str(run.path / "tree"), mode="w", zarr_format=3)
-        for name, values in columns.items():
-            write_array(group, name, values)
-        bound = model.prior.log_normaliser(state.rows) + float(columns["log_phi_t"][-1])
     group = zarr.open_group(str(run.path / "trace"), mode="w", zarr_format=3)
     for name in Progress._fields:
         write_array(group, name, np.array([getattr(step, name) for step in trace]))
     run.update(
         status="done",
         best_pass=best,
-        n_clusters=state.k,
+        n_clusters=int(leaf_clusters.max()) + 1,
+        n_leaves=state.k,
         objective=state.objective,
         log_joint=state.objective + model.prior.log_normaliser(state.rows),
         log_evidence_bound=bound,
@@ -215,6 +228,7 @@ def open_run(path: str | os.PathLike[str]) -> Any:
     """The fitted estimator of a finished run."""
     from dtree.engine import estimators  # which stand on this file
 
+    check_clusters(path)
     return estimators.open_run(path)
 
 
@@ -228,7 +242,8 @@ def read_result(path: str | os.PathLike[str]) -> FitResult:
     group: Any = zarr.open_group(str(run.path / "trace"), mode="r")
     columns = [np.asarray(group[name][...]).tolist() for name in Progress._fields]
     trace = [Progress(*step) for step in zip(*columns, strict=True)]
-    return FitResult(run.path, int(at["n_clusters"]), at["objective"], at["log_joint"], bound, trace)
+    n_clusters, n_leaves = int(at["n_clusters"]), int(at["n_leaves"])
+    return FitResult(run.path, n_clusters, n_leaves, at["objective"], at["log_joint"], bound, trace)
 
 
 def read_tree(path: str | os.PathLike[str]) -> Tree:
@@ -242,10 +257,10 @@ def predict_dataset(
 ) -> int:
     """Write `labels` (int32) and `log_density` (float64) of every row of `data` into a new zarr group `out`.
 
-    Labels are the clusters of the run, the leaves of its tree; densities are those of its mixture, normalised. Workers write
+    Labels are the clusters of the run, after the cut of its tree; densities are those of its mixture, normalised. Workers write
     their own chunks, so nothing of the size of the data comes here. Returns the number of rows.
     """
-    opened = Run(run)
+    opened = check_clusters(run)
     if not opened.done:
         raise ValueError(f"{opened.path} is not finished: resume it first")
     target = Path(out).resolve()
@@ -261,9 +276,9 @@ def predict_dataset(
         zarr.create_group(str(target), zarr_format=3)
         create_labels(target / "labels", source.shape[0], rows)
         create_rows(target / "log_density", source.shape[0], rows, np.dtype(np.float64), np.nan)
-        best, path = int(opened.attributes["best_pass"]), str(opened.path.resolve())
+        path = str(opened.path.resolve())
         arguments = [
-            (path, opened.run_id, best, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)
+            (path, opened.run_id, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)
         ]
         try:
             return sum(executor(client).run(predict_task, arguments))
@@ -272,7 +287,7 @@ def predict_dataset(
             raise
 
 
-def _fingerprint(source: Source, survey: Survey) -> str:
+def fingerprint(source: Source, survey: Survey) -> str:
     """A hash of shape, type and moments: it changes when any value does, for the price of the first pass."""
     digest = hashlib.sha256(f"{source.shape} {source.dtype}".encode())
     for column in (survey.mean, survey.second, survey.low, survey.high):

@@ -3,7 +3,8 @@
     run/
       passes/labels-00000003    raw labels (n,) int32 that the workers wrote in pass 3, -1 where not yet written
       checkpoints/gen-00000003  clusters after pass 3: statistics, label_map, birth_*, and the race so far in the attributes
-      statistics/ tree/ trace/ labels   the results, written at the end
+      statistics/ tree/ trace/  the results, written at the end: clusters (the leaves of the tree), their tree, its cut
+      leaves labels             (n,) int32 the leaf of every row, and its cluster after the cut
 
 A checkpoint is written after the labels it speaks of. The newest two and the best one are kept, with their labels.
 """
@@ -33,23 +34,23 @@ class Run(RunFolder):
 
     # Labels ---------------------------------------------------------------------------------------------------------
 
-    def labels_path(self, number: int | None) -> Path:
-        """The labels that pass `number` wrote, or, for None, the final ones."""
-        return self.path / "labels" if number is None else self.path / "passes" / f"labels-{number:08d}"
+    def labels_path(self, which: int | str) -> Path:
+        """The labels that a pass wrote, or the final ones: "leaves" or "labels"."""
+        return self.path / which if isinstance(which, str) else self.path / "passes" / f"labels-{which:08d}"
 
-    def create_labels(self, number: int | None) -> None:
+    def create_labels(self, which: int | str) -> None:
         """Make the labels array unless it is there; every chunk of rows is one shard, so it has one writer."""
-        path = self.labels_path(number)
+        path = self.labels_path(which)
         if (path / "zarr.json").exists():
             return
         create_labels(path, self.source.shape[0], self.chunk_rows)
 
-    def write_labels(self, number: int | None, chunk: int, labels: np.ndarray) -> None:
+    def write_labels(self, which: int | str, chunk: int, labels: np.ndarray) -> None:
         """Write the labels of one chunk."""
         start, stop = self.bounds(chunk)
-        zarr.open_array(str(self.labels_path(number)), mode="r+")[start:stop] = labels.astype(np.int32)
+        zarr.open_array(str(self.labels_path(which)), mode="r+")[start:stop] = labels.astype(np.int32)
 
-    def read_labels(self, number: int | None, chunk: int) -> np.ndarray:
+    def read_labels(self, number: int, chunk: int) -> np.ndarray:
         """Labels of one chunk; a label that was never written is an error, because missing pieces read as -1."""
         start, stop = self.bounds(chunk)
         labels = np.asarray(zarr.open_array(str(self.labels_path(number)), mode="r")[start:stop]).astype(np.int64)
@@ -58,6 +59,14 @@ class Run(RunFolder):
                 f"labels of rows {start} to {stop - 1} are missing in {self.path}: the run's folder is damaged"
             )
         return labels
+
+    def clusters(self) -> np.ndarray:
+        """Statistics (k, s) of the final clusters, numbered by their first row: the leaves of the tree."""
+        return np.asarray(zarr.open_array(str(self.path / "statistics" / "clusters"), mode="r")[...])
+
+    def leaf_clusters(self) -> np.ndarray:
+        """The cluster (k,) of each leaf after the cut; written once the tree is there."""
+        return np.asarray(zarr.open_array(str(self.path / "statistics" / "leaf_clusters"), mode="r")[...])
 
     # Checkpoints ----------------------------------------------------------------------------------------------------
 

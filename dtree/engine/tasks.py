@@ -38,6 +38,17 @@ def _scorer_of(path: str, run_id: str, number: int) -> tuple[ClusterState, Score
     return state, Scorer(model, state.statistics)
 
 
+def _present_labels(run: Run, state: ClusterState, number: int, chunk: int) -> np.ndarray:
+    """Labels of a chunk after pass `number`, from the raw ones on disk."""
+    raw = run.read_labels(number, chunk)
+    try:
+        return state.relabel(chunk, raw)
+    except IndexError:
+        raise ValueError(
+            f"labels of chunk {chunk} name clusters that {run.path} has not: its folder is damaged"
+        ) from None
+
+
 def survey_task(
     source: Source, family: str, seed: int, chunk: int, bounds: tuple[int, int], sample_rows: int
 ) -> Survey:
@@ -55,7 +66,7 @@ def assign_task(path: str, run_id: str, number: int, chunk: int) -> ChunkSums:
     run, _ = _open_run(path, run_id)
     state, scorer = _scorer_of(path, run_id, number - 1)
     X = run.source.read(*run.bounds(chunk))
-    own = None if number == 1 else state.relabel(chunk, run.read_labels(number - 1, chunk))
+    own = None if number == 1 else _present_labels(run, state, number - 1, chunk)
     labels, sums = assign_chunk(scorer, X, own, chunk, number, run.settings.seed)
     with_room(lambda: run.write_labels(number, chunk, labels), path)
     return sums
@@ -66,25 +77,43 @@ def combine_task(path: str, run_id: str, parts: Sequence[ChunkSums]) -> ChunkSum
     return combine_sums(_open_run(path, run_id)[1], parts)
 
 
-def final_labels_task(path: str, run_id: str, number: int, chunk: int) -> np.ndarray:
-    """Write the final labels of one chunk from the raw ones of pass `number`; returns how many rows each cluster has."""
+@lru_cache(maxsize=2)
+def _final_scorer(path: str, run_id: str) -> tuple[np.ndarray, np.ndarray, Scorer]:
+    run, model = _open_run(path, run_id)
+    clusters = run.clusters()
+    return run.leaf_clusters(), clusters, Scorer(model, clusters)
+
+
+def first_rows_task(path: str, run_id: str, number: int, chunk: int) -> np.ndarray:
+    """The first row (k,) of each cluster of pass `number` in one chunk, or the number of all rows where there is none."""
     run, _ = _open_run(path, run_id)
     state, _ = _scorer_of(path, run_id, number)
-    labels = state.relabel(chunk, run.read_labels(number, chunk))
-    with_room(lambda: run.write_labels(None, chunk, labels), path)
-    return np.bincount(labels, minlength=state.k)
+    first = np.full(state.k, run.source.shape[0])
+    found, at = np.unique(_present_labels(run, state, number, chunk), return_index=True)
+    first[found] = run.bounds(chunk)[0] + at
+    return first
 
 
-def predict_task(path: str, run_id: str, number: int, source: Source, bounds: tuple[int, int], out: str) -> int:
+def final_labels_task(path: str, run_id: str, number: int, chunk: int, rank: np.ndarray) -> np.ndarray:
+    """Write the leaves (clusters of pass `number`, numbered by `rank`) and labels of one chunk; returns the leaves' sizes."""
+    run, _ = _open_run(path, run_id)
+    state, _ = _scorer_of(path, run_id, number)
+    leaves = rank[_present_labels(run, state, number, chunk)]
+    with_room(lambda: run.write_labels("leaves", chunk, leaves), path)
+    with_room(lambda: run.write_labels("labels", chunk, run.leaf_clusters()[leaves]), path)
+    return np.bincount(leaves, minlength=state.k)
+
+
+def predict_task(path: str, run_id: str, source: Source, bounds: tuple[int, int], out: str) -> int:
     """Write the labels and log densities of new rows; returns their number."""
     _, model = _open_run(path, run_id)
-    state, scorer = _scorer_of(path, run_id, number)
+    leaf_clusters, clusters, scorer = _final_scorer(path, run_id)
     X = source.read(*bounds)
     check_rows(X, model.family, bounds[0])
-    weights, new = log_weights(model, state.statistics)
+    weights, new = log_weights(model, clusters)
     found = {
-        "labels": scorer.assign(X).best.astype(np.int32),
-        "log_density": log_mixture_density(model.family, X, state.statistics, weights, new),
+        "labels": leaf_clusters[scorer.assign(X).best].astype(np.int32),
+        "log_density": log_mixture_density(model.family, X, clusters, weights, new),
     }
 
     def write() -> None:

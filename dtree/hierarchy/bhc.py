@@ -21,7 +21,7 @@ from dtree.core.jit import kernel
 from dtree.core.model import Model, log_phi_h
 from dtree.core.progress import report
 from dtree.core.tree import Tree, log_add
-from dtree.hierarchy.scores import score_against
+from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, score_against
 
 _PARTNERS = 12  # how many of its best partners an owner remembers
 _MERGES_PER_REPORT = 500
@@ -65,16 +65,18 @@ def score_leaves(model, columns, log_phi_t, node, first, last, step, partners, s
     """Each leaf first, first + step, ... below last scores all leaves before it and remembers its best partners."""
     score = np.empty(columns.shape[1])
     row = np.empty(columns.shape[0])
+    log_own = log_own_marginals(model, log_phi_t, columns[0])
     for i in range(first, last, step):
         row[:] = columns[:, i]
-        score_against(model, columns, log_phi_t, row, log_phi_t[i], 0, i, score)
+        score_against(model, columns, log_own, log_phi_t, row, log_phi_t[i], 0, i, score)
         held[i] = _keep_best(node, 0, i, -1, score, partners[i], scores[i])
         complete[i] = i <= partners.shape[1]
 
 
 @kernel
-def _move_slot(source, target, columns, log_phi_t, node, partners, scores, held, complete, head, slot_of):
+def _move_slot(source, target, columns, log_own, log_phi_t, node, partners, scores, held, complete, head, slot_of):
     columns[:, target] = columns[:, source]
+    log_own[target] = log_own[source]
     log_phi_t[target] = log_phi_t[source]
     node[target] = node[source]
     partners[target] = partners[source]
@@ -114,7 +116,21 @@ def _best_pair(active, node, partners, scores, held, complete, head, slot_of):
 
 @kernel
 def merge_some(
-    model, columns, log_phi_t, node, partners, scores, held, complete, head, slot_of, done, stop, merges, node_log_phi
+    model,
+    columns,
+    log_own,
+    log_phi_t,
+    node,
+    partners,
+    scores,
+    held,
+    complete,
+    head,
+    slot_of,
+    done,
+    stop,
+    merges,
+    node_log_phi,
 ):
     """Carry out merges done..stop-1; node_log_phi (2m-1, 2) receives log phi_h and log phi_t. Returns a status."""
     m = slot_of.shape[0] // 2 + 1
@@ -127,7 +143,7 @@ def merge_some(
             return -1
         if stale:
             row[:] = columns[:, a]
-            score_against(model, columns, log_phi_t, row, log_phi_t[a], 0, active, score)
+            score_against(model, columns, log_own, log_phi_t, row, log_phi_t[a], 0, active, score)
             held[a] = _keep_best(node, 0, active, a, score, partners[a], scores[a])
             complete[a] = active - 1 <= partners.shape[1]
             head[a] = 0
@@ -142,16 +158,19 @@ def merge_some(
             columns[s, a] += columns[s, b]
             row[s] = columns[s, a]
         joined = log_phi_h(model, row)
+        log_own[a] = log_own_marginal(model, joined, row[0])
         log_phi_t[a] = log_add(joined, log_phi_t[a] + log_phi_t[b])
         node_log_phi[merged, 0] = joined
         node_log_phi[merged, 1] = log_phi_t[a]
         node[a] = merged
         slot_of[merged] = a
         if b != active - 1:
-            _move_slot(active - 1, b, columns, log_phi_t, node, partners, scores, held, complete, head, slot_of)
+            _move_slot(
+                active - 1, b, columns, log_own, log_phi_t, node, partners, scores, held, complete, head, slot_of
+            )
         active -= 1
         a = slot_of[merged]
-        score_against(model, columns, log_phi_t, row, log_phi_t[a], 0, active, score)
+        score_against(model, columns, log_own, log_phi_t, row, log_phi_t[a], 0, active, score)
         held[a] = _keep_best(node, 0, active, a, score, partners[a], scores[a])
         complete[a] = active - 1 <= partners.shape[1]
         head[a] = 0
@@ -179,6 +198,7 @@ def build_tree(
     node_log_phi[:m] = model.log_phi_h(atoms)[:, None]
     columns = np.ascontiguousarray(atoms.T)
     log_phi_t = node_log_phi[:m, 1].copy()
+    log_own = log_own_marginals(compiled, log_phi_t, columns[0])
     node = np.arange(m)
     slot_of = np.full(2 * m - 1, -1)
     slot_of[:m] = np.arange(m)
@@ -194,7 +214,7 @@ def build_tree(
         report("merging", done, m - 1)
         stop = min(done + _MERGES_PER_REPORT, m - 1)
         status = merge_some(
-            compiled, columns, log_phi_t, node, partners, scores, held, complete, head, slot_of,
+            compiled, columns, log_own, log_phi_t, node, partners, scores, held, complete, head, slot_of,
             done, stop, merges, node_log_phi,
         )  # fmt: skip
         if status != 0:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dtree.core.jit import kernel
-from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.core.verbs import log_kappa, log_marginal_joined
 
 # Scores that agree to 2^-24 (6e-8) are ties. Without a grid the order of exact ties (duplicate rows, data on a lattice)
 # would hang on the last bits, and rescaling or rotating the data could change the tree.
@@ -24,9 +26,24 @@ def on_tie_grid(score):
 
 
 @kernel
-def score_against(model, columns, log_phi_t, row, log_phi_t_row, start, stop, out):
-    """out[j] = log d of `row` (s,) with column j, on the tie grid, for start <= j < stop."""
-    log_marginal_merged(model.family, columns, row, start, stop, out)
+def log_own_marginal(model, log_phi_h, count):
+    """Log marginal likelihood of a node from its log phi_h and its (coarsened) count."""
+    return log_phi_h - log_kappa(model.prior, count * model.per_count)
+
+
+@kernel
+def log_own_marginals(model, log_phi_h, counts):
+    """The same (m,) for many nodes."""
+    out = np.empty(counts.shape[0])
+    for j in range(counts.shape[0]):
+        out[j] = log_own_marginal(model, log_phi_h[j], counts[j])
+    return out
+
+
+@kernel
+def score_against(model, columns, log_own, log_phi_t, row, log_phi_t_row, start, stop, out):
+    """out[j] = log d of `row` (s,) with column j, on the tie grid, for start <= j < stop; log_own are their marginals."""
+    log_marginal_joined(model.family, columns, log_own, row, start, stop, out)
     for j in range(start, stop):
         count = (row[0] + columns[0, j]) * model.per_count
         out[j] = on_tie_grid(log_phi_t_row + log_phi_t[j] - out[j] - log_kappa(model.prior, count))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from dtree.core.families import FAMILIES, Family, Gaussian, Multinomial, moments_of
-from dtree.core.verbs import log_marginal, log_marginal_merged
+from dtree.core.verbs import log_marginal, log_marginal_joined, log_marginal_merged
 from tests.golden import golden, golden_family
 
 CASES = golden("families")
@@ -82,6 +82,10 @@ def test_merged_columns_equal_one_by_one(name, coarsening):
     expected = [log_marginal(compiled, atoms[3] + atoms[j]) for j in range(2, 147)]
     assert out[2:147] == pytest.approx(expected, rel=1e-10)
     assert np.isnan(out[[0, 1, 147, 149]]).all()
+    log_own, joined = np.array([log_marginal(compiled, atom) for atom in atoms]), np.full(150, np.nan)
+    log_marginal_joined(compiled, columns, log_own, atoms[3], 2, 147, joined)
+    assert joined[2:147] == pytest.approx(expected, rel=1e-10)
+    assert np.isnan(joined[[0, 1, 147, 149]]).all()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

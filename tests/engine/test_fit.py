@@ -12,6 +12,7 @@ from scipy import sparse
 
 from dtree.core.families import Gaussian, Multinomial, moments_of
 from dtree.core.model import Model
+from dtree.core.partition import canonical_labels
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.engine import blocks
 from dtree.engine.blocks import leaves_task, merge_on_workers, tree_columns, tree_on_workers, triangle_blocks
@@ -22,7 +23,7 @@ from dtree.engine.runs import Run
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.greedy import merge_clusters, sum_by_label
 
-RESULTS = ("labels", "statistics/clusters", "statistics/log_phi", "tree/left", "tree/right", "tree/log_phi_t")
+RESULTS = ("labels", "leaves", "statistics/clusters", "statistics/log_phi", "tree/left", "tree/right", "tree/log_phi_t")
 
 
 def rows(n=3000, d=3, k=12, seed=0):
@@ -48,11 +49,15 @@ def reference(tmp_path_factory):
 
 def test_results_belong_together(reference):
     run, result = Run(reference / "run"), read_result(reference / "run")
-    labels = zarr.open_array(str(run.path / "labels"), mode="r")[...]
+    leaves = zarr.open_array(str(run.path / "leaves"), mode="r")[...]
     model, X = run.model(), rows()
-    statistics = sum_by_label(model.atoms(X), labels.astype(np.int64), result.n_clusters)
-    np.testing.assert_allclose(statistics, run.state(run.attributes["best_pass"]).statistics, rtol=1e-9, atol=1e-8)
+    statistics = sum_by_label(model.atoms(X), leaves.astype(np.int64), result.n_leaves)
+    np.testing.assert_allclose(statistics, run.clusters(), rtol=1e-9, atol=1e-8)
     assert abs(model.log_phi_h(statistics).sum() - result.objective) < 1e-6
+    labels = zarr.open_array(str(run.path / "labels"), mode="r")[...]
+    assert np.array_equal(labels, open_run(run.path).labels_)
+    assert np.array_equal(labels, run.leaf_clusters()[leaves])
+    assert np.array_equal(leaves, canonical_labels(leaves.astype(np.int64)))
     assert result.n_clusters >= 8  # the other tests compare something worth comparing
     assert len(result.trace) >= 4
     assert result.objective == max(step.objective for step in result.trace)

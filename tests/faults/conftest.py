@@ -15,7 +15,7 @@ import zarr
 
 from dtree.engine.fit import fit_dataset
 
-RESULTS = ("labels", "statistics/clusters", "tree/left", "tree/right", "tree/log_phi_t")
+RESULTS = ("labels", "leaves", "statistics/clusters", "tree/left", "tree/right", "tree/log_phi_t")
 OPTIONS = {"chunk_bytes": 100_000, "seed": 5, "sample_rows": 300, "tolerance": 0.0, "max_passes": 12}
 _ROOT = str(Path(__file__).parents[2])
 
@@ -38,10 +38,11 @@ def reference(tmp_path_factory):
     return folder
 
 
-def start(*command: str) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": _ROOT, "OMP_NUM_THREADS": "1"}
+def start(*command: str, through: tuple[str, ...] = (), **settings: str) -> subprocess.Popen:
+    """A Python process, started by the command `through` if there is one, with more environment variables."""
+    environment = {**os.environ, "PYTHONPATH": _ROOT, "OMP_NUM_THREADS": "1", **settings}
     return subprocess.Popen(
-        [sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*through, sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
 
 

@@ -18,7 +18,7 @@ from scipy.special import digamma, gammaln
 from dtree.core.families.base import Family, Moments, feature_vector, require_positive
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
-from dtree.core.verbs import implements, log_marginal, log_marginal_merged
+from dtree.core.verbs import implements, log_marginal, log_marginal_joined, log_marginal_merged
 
 FIRST_WORD = 3  # the column where the counts of words begin
 
@@ -61,6 +61,40 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
                     out[k] += family.words.values[first + index]
                 else:
                     out[k] += log_gamma_ratio(family.words, v, count)
+
+
+@implements(log_marginal_joined, CompiledMultinomial)
+@kernel
+def _log_marginal_joined(family, columns, log_own, row, start, stop, out):
+    # A word that the row does not use adds what it adds to the column alone, and one that the column does not use what it
+    # adds to the row alone, so only words that both use are looked up.
+    constant = row[1]
+    for k in range(start, stop):
+        out[k] = log_own[k] + math.lgamma(family.concentration_total + columns[2, k])
+        out[k] -= math.lgamma(family.concentration_total + row[2] + columns[2, k])
+    table = family.words.values
+    per_count = family.words.per_count
+    for v in range(family.words.shift.shape[0]):
+        own = row[FIRST_WORD + v]
+        if own == 0.0:
+            continue
+        alone = log_gamma_ratio(family.words, v, own)
+        constant += alone
+        first, length = family.words.start[v], family.words.length[v]
+        counts = columns[FIRST_WORD + v]
+        for k in range(start, stop):
+            count = counts[k]
+            if count == 0.0:
+                continue
+            index = table_index(count, per_count, length)
+            both = table_index(own + count, per_count, length)
+            if index >= 0 and both >= 0:
+                out[k] += table[first + both] - table[first + index] - alone
+            else:
+                joined = log_gamma_ratio(family.words, v, own + count)
+                out[k] += joined - log_gamma_ratio(family.words, v, count) - alone
+    for k in range(start, stop):
+        out[k] += constant
 
 
 @dataclass(frozen=True, eq=False, repr=False)
