@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtree.store.encode import decode, encode
-from dtree.store.run import Contents
+from dtree.store.run import Contents, Kind, register
 
 if TYPE_CHECKING:
     from dtree.diffusion.estimator import DiffusionTree
@@ -60,3 +60,6 @@ def put_together(contents: Contents) -> DiffusionTree:
             raise ValueError(f"it has {np.size(names)} feature names for {model.n_features_in_} features")
         model.feature_names_in_ = names
     return model
+
+
+register("diffusion-tree", Kind(write=take_apart, read=put_together))

@@ -24,7 +24,8 @@ ROWS = [
     {"kmeans", "mcmc", "variational", "diffusion"},
     {"store"},
     {"engine"},
-    {"estimators", "evidence", "coarsening", "datasets", "runs", "runs_variational", "runs_diffusion", "report", "guide"},
+    {"estimators", "evidence", "coarsening", "datasets", "runs", "report", "guide"}
+    | {"runs_bhc", "runs_chains", "runs_variational", "runs_diffusion"},
     {"cli", "cli_console", "cli_output", "cli_cluster", "cli_engine", "cli_sample", "cli_vb", "cli_ddt"},
 ]
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}

@@ -23,7 +23,7 @@ from dtree.datasets import nested_creatures
 from dtree.runs import open as open_run
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = ["demo", "fit", "info", "predict", "export", "vb"]
+COMMANDS = ["demo", "fit", "sample", "vb", "ddt", "info", "predict", "export"]
 
 
 def _run(*arguments: str) -> Result:

@@ -1,6 +1,6 @@
 """Named arrays in one zarr v3 group, written plainly and read back suspiciously.
 
-Arrays are int64 or float64, little-endian and without a compressor, so that what an array declares can be compared with
+Arrays are int64 or float64 (or, for many small numbers, an unsigned type), little-endian and without a compressor, so that what an array declares can be compared with
 what lies on the disk before anything is allocated; the group's header lists every array with its shape, type and SHA-256.
 (A missing chunk reads as fill values in zarr: presence is no proof, the hash is.) Any zarr reader opens the result.
 """
@@ -22,8 +22,9 @@ import numpy as np
 from dtree.store.rows import require_memory
 
 HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
-_TYPES = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8")}
-_FILL = {"int64": -1, "float64": math.nan}
+_SMALL: dict[str, np.dtype] = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+_TYPES: dict[str, np.dtype] = {"int64": np.dtype("<i8"), "float64": np.dtype("<f8"), **_SMALL}
+_FILL = {"int64": -1, "float64": math.nan, "uint8": 0, "uint16": 0, "uint32": 0}
 _PLAIN = (
     [{"name": "bytes", "configuration": {"endian": "little"}}],
     [{"name": "bytes"}],
@@ -63,6 +64,8 @@ def _as_stored(name: str, values: np.ndarray) -> np.ndarray:
     if not _ARRAY_NAME.fullmatch(name):
         raise ValueError(f"'{name}' is not a name for an array in a run")
     values = np.asarray(values)
+    if values.dtype.name in _SMALL:
+        return np.ascontiguousarray(np.atleast_1d(values), dtype=_SMALL[values.dtype.name])
     if values.dtype.kind in "biu":
         return np.ascontiguousarray(np.atleast_1d(values), dtype=_TYPES["int64"])
     if values.dtype.kind == "f":
