@@ -72,11 +72,9 @@ def _check_attributes(folder: Path, at: dict[str, Any]) -> None:
     source = at.get("source")
     if source is not None:
         check_source(folder, source)
-        _require(
-            folder,
-            _whole(at.get("chunk_rows"), 1, MOST_ROWS),
-            "chunk_rows is not a number of rows that a chunk can have",
-        )
+    if "chunk_rows" in at:
+        proper = _whole(at["chunk_rows"], 1, MOST_ROWS)
+        _require(folder, proper, "chunk_rows is not a number of rows that a chunk can have")
 
 
 def check_source(folder: Path, source: Any) -> None:
