@@ -269,7 +269,10 @@ def predict(
     from dtree.store.run import made_by_passes
 
     if made_by_passes(run):
-        face_of(run).predict_run(run, data, out_, cluster)
+        from dtree.engine.folder import RunFolder
+
+        known = labels_column or RunFolder(run).attributes.get("labels_column")
+        face_of(run).predict_run(run, data, out_, cluster, [known] if known else [])
         return
     from dtree.store.readers import read_rows
     from dtree.store.run import read_provenance

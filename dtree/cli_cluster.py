@@ -14,7 +14,8 @@ import typer
 
 from dtree.cli_console import say
 
-# Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster).
+# Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster, leave_out),
+# where leave_out names columns of the data that are not features.
 FACES = {
     "bayes-kmeans": "dtree.cli_engine",
     "randomized": "dtree.cli_engine",

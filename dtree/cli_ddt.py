@@ -77,6 +77,7 @@ def ddt(
                 client=client,
                 progress=show,
                 row_names=None if rows is None else rows.row_names,
+                labels_column=labels_column,
                 inference=inference,
                 likelihood=likelihood,
                 n_permutations=permutations,
@@ -109,7 +110,7 @@ def resume_run(run: Path, cluster: Cluster) -> None:
     _print_result(run, started)
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
+def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
     """Cluster and log density of each row, into .csv, .npy or .npz here, or chunk by chunk into .zarr."""
     from dtree.store.readers import read_rows
 
@@ -119,11 +120,11 @@ def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
 
         started = time.monotonic()
         with _client(cluster) as client, err().status("following rows down the trees"):
-            count = predict_diffusion(run, read_rows(data).X, target, client=client)
+            count = predict_diffusion(run, read_rows(data, leave_out=leave_out).X, target, client=client)
         say(f"{count:,} rows ({count / (time.monotonic() - started):,.0f} rows/s): {target}")
         return
     check_file(target, overwrite=False)
-    rows = read_rows(data)
+    rows = read_rows(data, leave_out=leave_out)
     from dtree.engine.diffusion import open_run
 
     model = open_run(run)

@@ -117,7 +117,7 @@ def resume_run(run: Path, cluster: Cluster) -> None:
     _print_result(result, started)
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
+def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
     """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
     from dtree.engine.fit import predict_dataset
     from dtree.engine.runs import Run
@@ -128,9 +128,18 @@ def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
         )
     started = time.monotonic()
     with cluster.client(Run(run).model().family.name) as client, err().status("labelling rows"):
-        rows = predict_dataset(run, data, target, client=client)
+        rows = predict_dataset(run, rows_to_label(data, leave_out), target, client=client)
     took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
+
+
+def rows_to_label(data: str, leave_out: list[str]) -> Any:
+    """The path itself, which workers read; or the rows, when columns have to be left out first."""
+    if not leave_out:
+        return data
+    from dtree.store.readers import read_rows
+
+    return read_rows(data, leave_out=leave_out).X
 
 
 def describe_run(run: Path) -> None:
@@ -183,4 +192,4 @@ def demo_large(run: Path, rows: int, seed: int, cluster: Cluster) -> None:
     say(f"writing {rows:,} rows to {data}")
     make_rows(data, rows, seed)
     fit_large(str(data), run, cluster, "gaussian-diag", "dp", 1.0, seed)
-    predict_run(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster)
+    predict_run(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster, [])

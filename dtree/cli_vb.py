@@ -64,7 +64,7 @@ def vb(
 
             notes = {"data": data, "labels_column": labels_column}
             model = fit_variational(
-                _rows_of(data, labels_column, labels_column), out_, variant, family, truncation, alpha, seed=seed, notes=notes,
+                _rows_of(data, labels_column, []), out_, variant, family, truncation, alpha, seed=seed, notes=notes,
                 client=client, progress=show, **settings,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -87,25 +87,24 @@ def resume_run(run: Path, cluster: Cluster) -> None:
     _print_result(model, run, started)
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
+def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
     """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
     from dtree.engine.variational import predict_dataset
     from dtree.engine.variational_folder import VariationalRun
 
     opened = VariationalRun(run)
-    labels_column = opened.attributes.get("labels_column")
     if target.suffix != ".zarr":
-        _predict_here(run, data, labels_column, target)
+        _predict_here(run, data, leave_out, target)
         return
     family = opened.model().family.name
     started = time.monotonic()
     with _workers(data, cluster, family) as client, err().status("labelling rows"):
-        rows = predict_dataset(run, _rows_of(data, None, labels_column), target, client=client)
+        rows = predict_dataset(run, _rows_of(data, None, leave_out), target, client=client)
     took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
 
 
-def _predict_here(run: Path, data: str, labels_column: str | None, target: Path) -> None:
+def _predict_here(run: Path, data: str, leave_out: list[str], target: Path) -> None:
     """The same for rows that fit in memory, into one file."""
     from dtree.cli_output import check_ending, check_file, write_columns
 
@@ -115,19 +114,19 @@ def _predict_here(run: Path, data: str, labels_column: str | None, target: Path)
     from dtree.store.readers import read_rows
 
     model = open_run(run)
-    rows = read_rows(data, leave_out=[labels_column] if labels_column else [])
+    rows = read_rows(data, leave_out=leave_out)
     labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
     write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
     say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
 
 
-def _rows_of(data: str, labels_column: str | None, leave_out: str | None) -> Any:
+def _rows_of(data: str, labels_column: str | None, leave_out: list[str]) -> Any:
     """The path itself where the engine reads it in pieces; the rows where a column or an array has to be picked first."""
-    if leave_out is None and ":" not in Path(data).name:
+    if labels_column is None and not leave_out and ":" not in Path(data).name:
         return data
     from dtree.store.readers import read_rows
 
-    return read_rows(data, labels_column=labels_column, leave_out=[leave_out] if leave_out else []).X
+    return read_rows(data, labels_column=labels_column, leave_out=leave_out).X
 
 
 def describe_run(run: Path) -> None:

@@ -87,13 +87,14 @@ def fit_diffusion(
     progress: OnProgress | None = None,
     checkpoint_seconds: float = 10.0,
     row_names: Sequence[str] | None = None,
+    labels_column: str | None = None,
     **settings: Any,
 ) -> DiffusionResult:
     """Diffusion trees over `data` into the new folder `out`; `settings` are those of `DiffusionTree`.
 
     `data` is a path (.zarr .npy .npz .parquet .csv), an array or a frame, NaN where missing; or the folder of a finished
     Bayes-K-means run, whose clusters then become the leaves (and `labels_` are those of clusters). With a `client` its
-    workers must see `out` (and the data's path) under the same name. `row_names` are kept for whoever draws the tree.
+    workers must see `out` (and the data's path) under the same name. `row_names` are kept for whoever draws the tree, `labels_column` for whoever predicts.
     If anything fails, `resume(out)` carries on.
 
     >>> import tempfile
@@ -132,6 +133,7 @@ def fit_diffusion(
                 "checkpoint_seconds": float(checkpoint_seconds),
                 "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
                 "command": sys.argv,
+                "labels_column": labels_column,
                 "row_names": None if row_names is None else [str(name) for name in row_names],
             },
         )
