@@ -13,6 +13,7 @@ from dtree.cli_cluster import Cluster, cluster_options, face_of
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
 from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
+from dtree.cli_report import report
 
 if TYPE_CHECKING:
     from dtree.store.rows import Rows
@@ -327,6 +328,9 @@ def export(
         draw(model, leaf_names, picture)
     for path in wanted:
         say(str(path))
+
+
+app.command()(report)
 
 
 # What the commands share ---------------------------------------------------------------------------------------------

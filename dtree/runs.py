@@ -6,7 +6,7 @@ of the estimators, knows which of a model's attributes they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ def save(
     run: str | Path,
     *,
     provenance: Mapping[str, Any] | None = None,
-    row_names: list[str] | None = None,
+    row_names: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write a fitted model as a run that `open` gives back bit for bit.
@@ -37,7 +37,7 @@ def save(
     model : a fitted estimator, e.g. BHC.
     run : the folder to make, by custom `something.zarr`.
     provenance : what else to remember: the command, the seed, the data's fingerprint.
-    row_names : (n,) names of the rows, kept with the labels.
+    row_names : (n,) names of the rows, kept with the labels; those the model was fitted with when None.
     overwrite : replace an existing run; the old one stays until the new one is complete.
 
     >>> import tempfile, dtree
@@ -51,6 +51,8 @@ def save(
     """
     kind = _kind_of(model)
     notes = dict(provenance or {})
+    if row_names is None:
+        row_names = getattr(model, "row_names_", None)
     if row_names is not None:
         notes["row_names"] = [str(name) for name in row_names]
     write_run(run, kind, model, notes, overwrite)
@@ -165,6 +167,9 @@ def _check_bhc(fitted: Mapping[str, Any]) -> None:
     names = fitted.get("feature_names_in_")
     if names is not None and (not isinstance(names, np.ndarray) or names.shape != (d,)):
         raise ValueError(f"it has {np.size(names)} feature names for {d} features")
+    names = fitted.get("row_names_")
+    if names is not None and (not isinstance(names, np.ndarray) or names.shape != labels.shape):
+        raise ValueError(f"it has {np.size(names)} row names for {labels.shape[0]} rows")
 
 
 register("bhc", Kind(write=_take_apart, read=_put_together_bhc))
