@@ -20,7 +20,7 @@ from dtree.reporting.sections_clusters import cluster_section, projection_sectio
 from dtree.reporting.sections_evidence import chains_section, coclustering_section, evidence_section, trace_section
 from dtree.reporting.sections_provenance import provenance_section
 from dtree.reporting.sections_tree import tree_section
-from dtree.reporting.subject import Subject, subject_of
+from dtree.reporting.subject import Subject, clusters_in_words, subject_of
 
 # The parts of the page, in order; one that has nothing to say returns None.
 BUILDERS: tuple[Callable[[Subject], Section | None], ...] = (
@@ -58,7 +58,7 @@ def report(
     row_names, feature_names : (n,) and (d,) names; those the model or the run remembers when None.
     X : (n, d) rows for the picture in two dimensions, where the model keeps only summaries of them.
     image_shape : (height, width) when a row is a picture: clusters then show their mean picture.
-    title : what to write on top; the name of the run when None.
+    title : what to write on top; the name of the run, or what was found, when None.
 
     Returns the path of the page.
 
@@ -86,7 +86,7 @@ def report(
         _give_image_shape(subject, image_shape)
     if X is not None:
         give_points(subject, X, _MOST_ROWS_DRAWN)
-    text = page_of(subject, title or (str(notes.get("run")) if "run" in notes else subject.method))
+    text = page_of(subject, title or (Path(notes["run"]).name if "run" in notes else _headline(subject)))
     with file_in_place(out) as partial:
         partial.write_text(text, encoding="utf-8")
     return out
@@ -100,10 +100,7 @@ def page_of(subject: Subject, title: str) -> str:
     script = "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     # Only this very script may run, whatever else may have found its way into the page.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    many = "s" if subject.n_clusters != 1 else ""
-    word = {"cluster": "cluster", "branch": "main branch"}[subject.cluster_word]
-    word = word + ("es" if word.endswith("h") and many else many)
-    headline = [(number(subject.n_rows), "rows"), (number(subject.n_clusters), word)]
+    headline = [(number(subject.n_rows), "rows"), (number(subject.n_clusters), clusters_in_words(subject))]
     if subject.profile is not None:
         headline.insert(1, (number(subject.profile.sums.shape[1]), "features"))
     bound = getattr(subject.model, "log_evidence_bound_", None)
@@ -128,6 +125,10 @@ def page_of(subject: Subject, title: str) -> str:
             script=Markup(script),
         )
     )
+
+
+def _headline(subject: Subject) -> str:
+    return f"{number(subject.n_rows)} rows, {number(subject.n_clusters)} {clusters_in_words(subject)}"
 
 
 # Where names and notes come from --------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def _give_names(subject: Subject, rows: Any, features: Any, remembered: dict[str
             break
     if subject.profile is None:
         return
-    d = subject.profile.sums.shape[1]
+    d = int(subject.profile.sums.shape[1])
     columns = getattr(model, "columns_", np.arange(d))
     every: int = getattr(model, "n_features_in_", d)
     if features is not None and len(features) not in (d, every):
@@ -206,7 +207,7 @@ def _give_names(subject: Subject, rows: Any, features: Any, remembered: dict[str
 
 def _give_image_shape(subject: Subject, image_shape: tuple[int, int]) -> None:
     height, width = (int(size) for size in image_shape)
-    d = 0 if subject.profile is None else subject.profile.sums.shape[1]
+    d = 0 if subject.profile is None else int(subject.profile.sums.shape[1])
     every: int = getattr(subject.model, "n_features_in_", d)
     if height * width != every:
         raise ValueError(f"image_shape {height} x {width} has {height * width} pixels but there are {every} features")
@@ -218,9 +219,14 @@ def give_points(subject: Subject, X: Any, most: int) -> None:
     profile, model = subject.profile, subject.model
     if profile is None:
         return
+    X = X if hasattr(X, "iloc") else X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
+    columns = getattr(model, "columns_", np.arange(profile.sums.shape[1]))
+    every: int = getattr(model, "n_features_in_", columns.shape[0])
+    if len(X.shape) != 2 or X.shape[1] != every:
+        raise ValueError(f"X has shape {tuple(X.shape)} but the model was fitted to {every} features")
     n = X.shape[0]
     keep = np.linspace(0, n - 1, min(n, most)).round().astype(int)
-    rows = X.iloc[keep] if hasattr(X, "iloc") else (X.tocsr() if hasattr(X, "tocsr") else np.asarray(X))[keep]
+    rows = X.iloc[keep] if hasattr(X, "iloc") else X[keep]
     if subject.row_leaf is not None and subject.row_leaf.shape[0] == n:
         leaf = subject.row_leaf[keep]
         cluster = np.where(leaf >= 0, subject.leaf_cluster[leaf], 0)
@@ -229,13 +235,10 @@ def give_points(subject: Subject, X: Any, most: int) -> None:
     else:
         raise ValueError(f"X has {n} rows but the model was fitted to {subject.n_rows}")
     values = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
-    columns = getattr(model, "columns_", None)
-    values = values[:, columns] if columns is not None else values
-    if values.shape[1] != profile.sums.shape[1]:
-        raise ValueError(f"X has {values.shape[1]} columns but the model has {profile.sums.shape[1]} features")
+    values = values[:, columns]
     exposure = values.sum(axis=1) if profile.kind == "token" else np.ones(values.shape[0])
     sums = (values - profile.centre) / profile.spread
     subject.points = Profile(profile.kind, sums, exposure, profile.centre, profile.spread)
-    subject.point_cluster = cluster
+    subject.point_cluster, subject.points_in_all = cluster, n
     names = subject.row_names if subject.row_names is not None and len(subject.row_names) == n else None
     subject.point_names = [names[row] if names is not None else f"row {row}" for row in keep]

@@ -112,8 +112,8 @@ def png(pixels: np.ndarray, alt: str, css_class: str) -> Markup:
     )
 
 
-def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers between two others.
+def ticks(low: float, high: float, wanted: int = 5, whole: bool = False) -> list[float]:
+    """Round numbers between two others, whole ones where others would mean nothing.
 
     >>> ticks(0.0, 10.0)
     [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
@@ -125,13 +125,22 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
         if (high - low) / (step * factor) <= wanted:
             step *= factor
             break
+    step = max(1.0, round(step)) if whole else step
     return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
 class Frame:
     """The axes of an SVG chart: turns values into places."""
 
-    def __init__(self, x: tuple[float, float], y: tuple[float, float], width: int = 640, height: int = 240) -> None:
+    def __init__(
+        self,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        width: int = 640,
+        height: int = 240,
+        whole: tuple[bool, bool] = (False, False),
+    ) -> None:
+        self.whole = whole
         self.width, self.height = width, height
         self.x, self.y = _widened(x), _widened(y)
         self.left, self.right, self.top, self.bottom = 92, 16, 34, 46
@@ -152,19 +161,19 @@ class Frame:
             Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
                 self.left, self.width - self.right, self.at(0, y)[1], self.at(0, y)[1]
             )
-            for y in ticks(*self.y)
+            for y in ticks(*self.y, whole=self.whole[1])
         ]
         marks += [
             Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
                 self.left - 8, self.at(0, y)[1] + 4, number(y, 6)
             )
-            for y in ticks(*self.y)
+            for y in ticks(*self.y, whole=self.whole[1])
         ]
         marks += [
             Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
                 self.at(x, 0)[0], low + 20, number(x, 6)
             )
-            for x in ticks(*self.x, wanted=6)
+            for x in ticks(*self.x, wanted=6, whole=self.whole[0])
         ]
         labels = Markup(
             '<text class="label" x="{}" y="{}" text-anchor="end">{}</text><text class="label" x="4" y="18">{}</text>'
@@ -182,7 +191,8 @@ def _widened(span: tuple[float, float]) -> tuple[float, float]:
 def line_chart(lines: Sequence[tuple[str, Any, Any]], x_label: str, y_label: str, description: str) -> Markup:
     """Lines (name, x, y) in the colours of clusters; a legend when there are several."""
     xs, ys = np.concatenate([line[1] for line in lines]), np.concatenate([line[2] for line in lines])
-    frame = Frame((float(xs.min()), float(xs.max())), (float(ys.min()), float(ys.max())))
+    whole = (bool(np.all(xs == np.rint(xs))), bool(np.all(ys == np.rint(ys))))
+    frame = Frame((float(xs.min()), float(xs.max())), (float(ys.min()), float(ys.max())), whole=whole)
     drawn = []
     for place, (_, x, y) in enumerate(lines):
         path = "M" + "L".join("{} {}".format(*frame.at(a, b)) for a, b in zip(x, y))

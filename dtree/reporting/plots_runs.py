@@ -10,7 +10,7 @@ import numpy as np
 from dtree.reporting.profile import Profile
 from dtree.reporting.projection import principal_plane
 from dtree.reporting.style import CLUSTER_COLOURS, INK, colour_of, new_axes, quiet_axes
-from dtree.reporting.subject import subject_of
+from dtree.reporting.subject import clusters_in_words, subject_of
 
 _MOST_POINTS = 20_000
 _MOST_TOGETHER = 1000
@@ -60,8 +60,9 @@ def plot_clusters(model: Any, X: Any = None, ax: Any = None, *, title: str | Non
         for c in range(k):
             ax.scatter([], [], s=24, color=colour_of(c), label=str(c))
         ax.legend(title=subject.cluster_word, fontsize=8, title_fontsize=8, frameon=False, loc="best")
-    many = f"{k:,} {subject.cluster_word}" + ("" if k == 1 else "es" if subject.cluster_word == "branch" else "s")
-    ax.set_title(title or f"{subject.n_rows:,} rows, {many}", loc="left", fontsize=11, color=INK)
+    ax.set_title(
+        title or f"{subject.n_rows:,} rows, {k:,} {clusters_in_words(subject)}", loc="left", fontsize=11, color=INK
+    )
     return ax
 
 

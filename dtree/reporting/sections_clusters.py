@@ -127,7 +127,9 @@ def projection_section(subject: Subject) -> Section | None:
     names = next(
         (found for found in (subject.point_names, subject.row_names) if found and len(found) == len(cluster)), None
     )
-    frame = Frame((xy[:, 0].min(), xy[:, 0].max()), (xy[:, 1].min(), xy[:, 1].max()), 640, 460)
+    low, high = xy.min(axis=0), xy.max(axis=0)
+    room = 0.05 * (high - low)
+    frame = Frame((low[0] - room[0], high[0] + room[0]), (low[1] - room[1], high[1] + room[1]), 640, 460)
     weight = some.exposure if some.kind != "token" else np.ones(len(keep))
     single = weight.max() <= 1.0 + 1e-9
     radius = np.full(len(keep), 3.5) if single else 3.0 + 15.0 * np.sqrt(weight / weight.max())
@@ -149,7 +151,8 @@ def projection_section(subject: Subject) -> Section | None:
         f"second component ({100 * share[1]:.0f}%)",
         f"{len(keep)} {what} in the plane of the first two principal components, coloured by {subject.cluster_word}",
     )
-    text = f"{number(len(keep))} of {number(points.sums.shape[0])} {what}" if len(keep) < points.sums.shape[0] else f"All {number(len(keep))} {what}"  # fmt: skip
+    total = subject.points_in_all or points.sums.shape[0]
+    text = f"{number(len(keep))} of {number(total)} {what}" if len(keep) < total else f"All {number(total)} {what}"
     order = np.argsort(-subject.cluster_sizes, kind="stable")[:20]
     legend = join(Markup("<li>{}{}</li>").format(swatch(int(k)), int(k)) for k in order)
     html = Markup(

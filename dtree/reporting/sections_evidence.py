@@ -17,9 +17,9 @@ _HEAT_ROWS = 160
 
 _BOUND_WORDS = {
     "bhc": "partitions that fit the tree",
-    "alternative": "one grandchild moved",
-    "alternative_best": "the best grandchild moved",
-    "alternative_four": "four ways to move grandchildren",
+    "alternative": "a grandchild under the first child joined with the other child",
+    "alternative_best": "the same under the better child",
+    "alternative_four": "the same under both children",
     "cross_merge": "any two disjoint nodes joined",
     "nested": "the same, nested",
 }

@@ -106,7 +106,8 @@ def main_branches(shape: Shape, wanted: int = 8) -> np.ndarray:
     """The branch (m,) of every leaf after opening the highest forks: colours for a tree that has no clusters."""
     m = shape.n_leaves
     branch, count = np.zeros(2 * m - 1, dtype=np.int64), 1
-    for fork in np.argsort(-shape.height, kind="stable")[: max(0, min(wanted, m) - 1)]:
+    highest = np.lexsort((-np.arange(m - 1), -shape.height))  # a parent before a child of the same height
+    for fork in highest[: max(0, min(wanted, m) - 1)]:
         branch[shape.right[fork]] = count
         count += 1
     # A child keeps the number of its parent unless it began a branch of its own.

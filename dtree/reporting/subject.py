@@ -34,6 +34,7 @@ class Subject:
     points: Profile | None = None
     point_cluster: np.ndarray | None = None
     point_names: list[str] | None = None
+    points_in_all: int | None = None
     row_names: list[str] | None = None
     feature_names: list[str] | None = None
     cluster_word: str = "cluster"
@@ -68,6 +69,13 @@ class Subject:
         for row, leaf in enumerate(self.row_leaf):
             names[leaf] = self.row_names[row]
         return names if all(self.shape.size[: self.shape.n_leaves] == 1) else None
+
+
+def clusters_in_words(subject: Subject) -> str:
+    """What the clusters of a model are called, one or many."""
+    if subject.cluster_word == "branch":
+        return "main branch" if subject.n_clusters == 1 else "main branches"
+    return "cluster" if subject.n_clusters == 1 else "clusters"
 
 
 def subject_of(model: Any) -> Subject:

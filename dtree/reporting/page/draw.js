@@ -21,6 +21,7 @@ class TreePicture {
     this.laid = this.model.layout();
     this.rowHeight = 22 * this.zoom;
     this.width = Math.max(260, this.view.clientWidth) * Math.max(1, this.zoom);
+    this.view.style.height = `${this.laid.tips * this.rowHeight + 68}px`; // the style sheet keeps it within limits
     this.space.style.height = `${Math.max(this.view.clientHeight - 2, this.laid.tips * this.rowHeight + 64)}px`;
     this.space.style.width = this.zoom > 1 ? `${this.width}px` : "100%";
     const labels = this.rowHeight >= 11 ? Math.min(210, 0.42 * this.view.clientWidth) : 16;

@@ -142,13 +142,23 @@ class TreeModel {
       return `${name} ${show(here)} (sibling ${show(there)})`;
     });
   }
+  // Names of a few rows below, where rows have names and the node is not one of them.
   examples(k, count) {
-    const found = [], stack = [k];
+    const { names, rows } = this.data, found = [], stack = [k];
+    if (!rows && (!names || !this.isFork(k))) return found;
     while (stack.length && found.length < count) {
       const next = stack.pop();
       if (this.isFork(next)) stack.push(...this.children(next).reverse());
-      else found.push(this.leafName(next));
+      else if (names) found.push(names[next]);
+      else for (const row of this.rowsOf(next).slice(0, count - found.length)) found.push(rows.names[row]);
     }
     return found;
+  }
+  rowsOf(leaf) {
+    if (!this.rowLists) {
+      this.rowLists = Array.from({ length: this.m }, () => []);
+      this.data.rows.leaf.forEach((k, row) => { if (k >= 0) this.rowLists[k].push(row); });
+    }
+    return this.rowLists[leaf];
   }
 }

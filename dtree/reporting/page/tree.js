@@ -29,8 +29,8 @@
       const items = element("ul", null, place);
       for (const text of features) element("li", text, items);
     }
-    if (model.isFork(k) && model.data.names) {
-      const shown = model.examples(k, 4);
+    const shown = model.examples(k, 4);
+    if (shown.length) {
       element("p", `For example ${shown.join(", ")}${model.size[k] > 4 ? ", …" : ""}`, place);
     }
   }
