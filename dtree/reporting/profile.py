@@ -54,7 +54,7 @@ class Profile:
 def profile_of(family: Family, atoms: np.ndarray, coarsening: float = 1.0) -> Profile | None:
     """The profile of leaves with statistics atoms (m, s), or None for a family this file does not know."""
     d = family.n_features
-    atoms = atoms / coarsening
+    atoms = atoms if coarsening == 1.0 else atoms / coarsening
     zero, one = np.zeros(d), np.ones(d)
     if family.name in ("gaussian", "gaussian-diag"):
         return _standardised(family, atoms)

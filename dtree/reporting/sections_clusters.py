@@ -28,23 +28,23 @@ def cluster_section(subject: Subject) -> Section:
     """The table of clusters, largest first."""
     sizes = subject.cluster_sizes
     order = np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS]
-    texts = cluster_features(subject)
-    pictures = _pictures(subject)
-    examples = _examples(subject)
+    texts = cluster_features(subject, order)
+    pictures = _pictures(subject, order)
+    examples = _examples(subject, order)
     headers = [subject.cluster_word, "rows", "share", "unlike the rest in"]
     if pictures:
         headers.insert(1, "mean")
     if examples:
         headers.append("for example")
     rows = []
-    for cluster in order:
+    for place, cluster in enumerate(order):
         button = Markup('<button type="button" class="show" data-cluster="{0}" aria-label="Show {1} {0} in the tree">{2}{0}</button>').format(int(cluster), subject.cluster_word, swatch(int(cluster)))  # fmt: skip
         share = f"{100 * sizes[cluster] / sizes.sum():.3g}%"
-        row = [button, number(int(sizes[cluster])), share, texts[cluster] if texts else "not known for this family"]
+        row = [button, number(int(sizes[cluster])), share, texts[place] if texts else "not known for this family"]
         if pictures:
-            row.insert(1, pictures[cluster])
+            row.insert(1, pictures[place])
         if examples:
-            row.append(examples[cluster])
+            row.append(examples[place])
         rows.append(row)
     numeric = (2, 3) if pictures else (1, 2)
     html = table(headers, rows, f"{subject.cluster_word.capitalize()} sizes and distinguishing features", numeric)
@@ -55,25 +55,27 @@ def cluster_section(subject: Subject) -> Section:
     return Section("clusters", "Branches" if subject.cluster_word == "branch" else "Clusters", html)
 
 
-def cluster_features(subject: Subject) -> list[Markup]:
-    """What sets each cluster apart from all other rows, in words."""
+def cluster_features(subject: Subject, clusters: np.ndarray) -> list[Markup]:
+    """What sets each of the clusters apart from all other rows, in words."""
     if subject.profile is None:
         return []
-    groups = subject.profile.of(subject.leaf_cluster, subject.n_clusters)
-    rest_sums, rest = groups.sums.sum(axis=0) - groups.sums, groups.exposure.sum() - groups.exposure
+    groups = _profile_of(subject, clusters)
+    rest_sums = subject.profile.sums.sum(axis=0) - groups.sums
+    rest = subject.profile.exposure.sum() - groups.exposure
     kind = subject.profile.kind
-    scores = groups.means if kind == "standard" else contrast(kind, groups.sums, groups.exposure, rest_sums, rest)
+    means = groups.means
+    scores = means if kind == "standard" else contrast(kind, groups.sums, groups.exposure, rest_sums, rest)
     chosen = most_distinct(scores, _FEATURES, only_more=kind != "standard")
     others = rest_sums / np.maximum(rest, 1e-300)[:, None]
     texts = []
-    for cluster, features in enumerate(chosen):
+    for place, features in enumerate(chosen):
         words = [
             Markup("<li>{}</li>").format(
                 feature_text(
                     subject,
                     int(k),
-                    float(groups.means[cluster, k]),
-                    None if kind == "standard" or rest[cluster] <= 0 else float(others[cluster, k]),
+                    float(means[place, k]),
+                    None if kind == "standard" or rest[place] <= 0 else float(others[place, k]),
                 )
             )
             for k in features
@@ -83,10 +85,17 @@ def cluster_features(subject: Subject) -> list[Markup]:
     return texts
 
 
-def _pictures(subject: Subject) -> list[Markup]:
+def _profile_of(subject: Subject, clusters: np.ndarray) -> Profile:
+    place = np.full(subject.n_clusters, -1)
+    place[clusters] = np.arange(len(clusters))
+    assert subject.profile is not None
+    return subject.profile.of(place[subject.leaf_cluster], len(clusters))
+
+
+def _pictures(subject: Subject, clusters: np.ndarray) -> list[Markup]:
     if subject.image_shape is None or subject.profile is None:
         return []
-    means = subject.profile.of(subject.leaf_cluster, subject.n_clusters).in_data_units()
+    means = _profile_of(subject, clusters).in_data_units()
     height, width = subject.image_shape
     low, high = means.min(), means.max()
     # Columns that were the same in all rows are left out by the model; they are drawn dark.
@@ -94,19 +103,19 @@ def _pictures(subject: Subject) -> list[Markup]:
     bright = np.zeros((means.shape[0], height * width))
     bright[:, columns] = np.rint(255 * (means - low) / (high - low if high > low else 1.0))
     return [
-        png(bright[k].reshape(height, width), f"mean picture of {subject.cluster_word} {k}", "mean")
-        for k in range(means.shape[0])
+        png(bright[place].reshape(height, width), f"mean picture of {subject.cluster_word} {cluster}", "mean")
+        for place, cluster in enumerate(clusters)
     ]
 
 
-def _examples(subject: Subject) -> list[str]:
+def _examples(subject: Subject, clusters: np.ndarray) -> list[str]:
     """A few rows of each cluster by name."""
     names = subject.row_names
     if names is None or subject.row_leaf is None:
         return []
     row_cluster = np.where(subject.row_leaf >= 0, subject.leaf_cluster[subject.row_leaf], -1)
     found = []
-    for cluster in range(subject.n_clusters):
+    for cluster in clusters:
         members = np.flatnonzero(row_cluster == cluster)
         shown = ", ".join(names[row] for row in members[:_EXAMPLES])
         found.append(shown + (", …" if members.shape[0] > _EXAMPLES else ""))
@@ -128,7 +137,7 @@ def projection_section(subject: Subject) -> Section | None:
         (found for found in (subject.point_names, subject.row_names) if found and len(found) == len(cluster)), None
     )
     low, high = xy.min(axis=0), xy.max(axis=0)
-    room = 0.05 * (high - low)
+    room = (0.05 if some.exposure.max() <= 1.0 or some.kind == "token" else 0.09) * (high - low)
     frame = Frame((low[0] - room[0], high[0] + room[0]), (low[1] - room[1], high[1] + room[1]), 640, 460)
     weight = some.exposure if some.kind != "token" else np.ones(len(keep))
     single = weight.max() <= 1.0 + 1e-9
