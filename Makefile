@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := deploy/constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-slow lint types clean
+.PHONY: demo test test-slow lint types docs clean
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "dtree needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
@@ -39,5 +39,8 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+docs: $(VENV)/.dev
+	$(BIN)/python -W error -m dtree.guide docs-html
+
 clean:
-	rm -rf $(VENV) dtree-demo*
+	rm -rf $(VENV) dtree-demo* docs-html

@@ -1,8 +1,17 @@
-"""The engine measured: kernels against scikit-learn, seconds per row as rows grow, workers, overhead of Dask, memory.
+"""The engine measured: kernels against scikit-learn, seconds per row and memory as rows grow, workers, overhead of Dask.
 
-python benchmarks/engine.py kernels
-python benchmarks/engine.py scaling --folder DIR [--rows 1000000,3000000,10000000] [--workers 1,2]
-python benchmarks/engine.py overhead --folder DIR
+python -m benchmarks.engine --folder DIR                     everything
+python -m benchmarks.engine kernels growth --folder DIR      some parts
+python -m benchmarks.engine growth workers overhead --folder DIR --rows 1000000     a quick look
+
+| part | measures | aim |
+| --- | --- | --- |
+| kernels | an assignment pass, 200,000 x 16, 64 clusters, and scikit-learn's E-step | full at least 3 times faster, diagonal at most 1.5 times slower |
+| growth | seconds per row and peak memory of a worker as rows grow, data 4 times all workers' memory; a plot | constant within 10%; flat |
+| workers | the same fit on 1 and on 2 workers | 2 at least 1.7 times as fast |
+| overhead | CPU of the Dask path and of the same tasks in a plain loop | at most 1.3 times |
+
+The folder keeps the rows (128 bytes each: 6.5 GB for 1, 10 and 40 million) between runs.
 """
 
 from __future__ import annotations
@@ -18,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from dask.utils import parse_bytes
 
 from dtree.core.families import DiagonalGaussian, Gaussian, moments_of
 from dtree.core.model import Model
@@ -76,7 +86,7 @@ def write_rows(path: Path, n: int, d: int = 16, k: int = 64) -> None:
         return
     centres = np.random.default_rng(0).normal(0, 3, size=(k, d))
     rows = 250_000
-    array = zarr.create_array(str(path), shape=(n, d), chunks=(rows, d), dtype=np.float32, compressors=None)
+    array = zarr.create_array(str(path), shape=(n, d), chunks=(rows, d), dtype=np.float64, compressors=None)
     for start in range(0, n, rows):
         rng = np.random.default_rng([1, start])
         size = min(rows, n - start)
@@ -99,29 +109,74 @@ def timed_fit(source: Path, out: Path, client: Any, passes: int) -> tuple[float,
     return float(np.median(seconds)), time.perf_counter() - began, result.n_clusters
 
 
-def scaling(folder: Path, sizes: list[int], workers: list[int], passes: int) -> None:
-    """Seconds per row and peak worker memory as rows grow, on 1 and 2 workers."""
-    folder.mkdir(parents=True, exist_ok=True)
-    print("workers      rows  clusters  seconds/pass  ns/row  total s  peak worker MB")
-    for count in workers:
-        for n in sizes:
-            source = folder / f"rows-{n}.zarr"
-            write_rows(source, n)
-            with cluster_client(n_workers=count, memory_limit="2GB") as client:  # fresh workers: memory starts anew
-                per_pass, total, k = timed_fit(source, folder / "run", client, passes)
-                peak = max(client.run(peak_memory).values()) / 1e6
-            print(
-                f"{count:7d} {n:9d} {k:9d} {per_pass:13.2f} {1e9 * per_pass / n:7.0f} {total:8.1f} {peak:15.0f}",
-                flush=True,
-            )
+def growth(folder: Path, sizes: list[int], workers: int, limit: str, passes: int) -> None:
+    """Seconds per row and peak worker memory as rows grow; fresh workers for each size, since memory only ever peaks."""
+    allowed = workers * parse_bytes(limit)
+    print(
+        f"{workers} workers of {limit}:      rows  data / memory  clusters  seconds/pass  ns/row  total s  peak worker MB"
+    )
+    per_row, peaks = [], []
+    for n in sizes:
+        source = folder / f"rows-{n}.zarr"
+        write_rows(source, n)
+        with cluster_client(n_workers=workers, memory_limit=limit) as client:
+            seconds, total, k = timed_fit(source, folder / "run", client, passes)
+            peaks.append(max(client.run(peak_memory).values()) / 1e6)
+        per_row.append(1e9 * seconds / n)
+        print(
+            f"{n:33,d} {8 * 16 * n / allowed:14.1f} {k:9d} {seconds:13.2f} {per_row[-1]:7.0f} {total:8.1f} {peaks[-1]:15.0f}",
+            flush=True,
+        )
+    print(
+        f"from {sizes[0]:,} to {sizes[-1]:,} rows: ns/row {per_row[-1] / per_row[0]:.2f} times, "
+        f"peak memory {peaks[-1] / peaks[0]:.2f} times; the largest data are {8 * 16 * sizes[-1] / allowed:.1f} times all workers' memory"
+    )
+    plot_memory(folder / "engine-memory.png", sizes, peaks, parse_bytes(limit) / 1e6)
+
+
+def plot_memory(path: Path, sizes: list[int], peaks: list[float], limit: float) -> None:
+    """Peak memory of a worker against rows, with the size of the data and the limit of a worker."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    axes.plot(sizes, [8 * 16 * n / 1e6 for n in sizes], "o--", color="0.6", label="the data")
+    axes.axhline(limit, color="0.6", linestyle=":", label="limit of a worker")
+    axes.plot(sizes, peaks, "o-", label="peak of a worker")
+    axes.set(xscale="log", yscale="log", xlabel="rows of 16 features", ylabel="MB")
+    axes.legend()
+    figure.savefig(path, dpi=150)
+    print(f"plot: {path}")
+
+
+def compare_workers(folder: Path, n: int, passes: int) -> None:
+    """The same fit on 1 and on 2 workers, to the same bits."""
+    source = folder / f"rows-{n}.zarr"
+    write_rows(source, n)
+    seconds, found = [], []
+    for count in (1, 2):
+        with cluster_client(n_workers=count, memory_limit="2GB") as client:
+            seconds.append(timed_fit(source, folder / f"run-{count}", client, passes)[0])
+        found.append(results(folder / f"run-{count}"))
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True)), "1 and 2 workers gave different bits"
+    print(
+        f"{n:,} rows: {seconds[0]:.2f} s a pass on 1 worker, {seconds[1]:.2f} s on 2, {seconds[0] / seconds[1]:.2f} times as fast"
+    )
+
+
+def results(run: Path) -> list[np.ndarray]:
+    """Labels and statistics of a run."""
+    return [np.asarray(zarr.open_array(f"{run}/{name}", mode="r")[...]) for name in ("labels", "statistics/clusters")]
 
 
 def overhead(folder: Path, n: int, passes: int) -> None:
     """CPU seconds of the whole Dask path (client, scheduler, one worker) against the same tasks in a plain loop."""
-    folder.mkdir(parents=True, exist_ok=True)
+    from dtree.engine.warm import warm_kernels
+
     source = folder / f"rows-{n}.zarr"
     write_rows(source, n)
-    from dtree.engine.warm import warm_kernels
 
     warm_kernels([Gaussian])
 
@@ -135,11 +190,8 @@ def overhead(folder: Path, n: int, passes: int) -> None:
         timed_fit(source, folder / "dask", client, passes)
         ended = os.times()
         spent = sum(client.run(cpu_seconds).values()) - before + ended.user + ended.system - began.user - began.system
-    same = all(
-        np.array_equal(zarr.open_array(f"{folder}/plain/{a}")[...], zarr.open_array(f"{folder}/dask/{a}")[...])
-        for a in ("labels", "statistics/clusters")
-    )
-    assert same, "the two paths gave different bits"
+    both = zip(results(folder / "plain"), results(folder / "dask"), strict=True)
+    assert all(np.array_equal(a, b) for a, b in both), "the two paths gave different bits"
     print(f"{n} rows, {passes} passes: plain loop {plain:.1f} CPU s, Dask {spent:.1f} CPU s, ratio {spent / plain:.2f}")
 
 
@@ -149,20 +201,29 @@ def cpu_seconds(dask_worker: Any = None) -> float:
     return times.user + times.system
 
 
+PARTS = ("kernels", "growth", "workers", "overhead")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("kernels", "scaling", "overhead"))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; none for all")
     parser.add_argument("--folder", type=Path, default=Path("engine-benchmark"))
-    parser.add_argument("--rows", default="1000000,3000000,10000000")
-    parser.add_argument("--workers", default="1,2")
+    parser.add_argument("--rows", default="1000000,10000000,40000000")
+    parser.add_argument("--memory-limit", default="640MB", help="of each of the two workers of `growth`")
     parser.add_argument("--passes", type=int, default=4)
     options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    parts = options.parts or PARTS
     sizes = [int(size) for size in options.rows.split(",")]
-    if options.what == "kernels":
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if "kernels" in parts:
         kernels()
-    elif options.what == "scaling":
-        scaling(options.folder, sizes, [int(count) for count in options.workers.split(",")], options.passes)
-    else:
+    if "growth" in parts:
+        growth(options.folder, sizes, 2, options.memory_limit, options.passes)
+    if "workers" in parts:
+        compare_workers(options.folder, sizes[min(1, len(sizes) - 1)], options.passes)
+    if "overhead" in parts:
         overhead(options.folder, sizes[0], options.passes)
 
 

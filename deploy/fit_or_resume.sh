@@ -12,7 +12,23 @@ if [ $# -lt 3 ]; then
 fi
 scheduler=$1 data=$2 run=$3
 shift 3
-if [ -e "$run/zarr.json" ]; then
-    exec dtree resume "$run" --scheduler "$scheduler"
+for checkpoint in "$run"/checkpoints/gen-*; do
+    if [ -e "$checkpoint" ]; then
+        exec dtree resume "$run" --scheduler "$scheduler"
+    fi
+done
+if [ -e "$run" ]; then
+    # A run that died before its first checkpoint has lost nothing but a look at the data: start over. Whatever else the folder
+    # may be, it is left alone.
+    for found in "$run"/* "$run"/.[!.]*; do
+        case ${found##*/} in
+        zarr.json | .zarr.json-* | model | checkpoints | passes | staged | '*' | '.[!.]*') ;;
+        *)
+            echo "$run is in the way: it holds $found, and no checkpoint to carry on from" >&2
+            exit 2
+            ;;
+        esac
+    done
+    rm -rf -- "$run"
 fi
 exec dtree fit "$data" --out "$run" --scheduler "$scheduler" "$@"

@@ -11,9 +11,12 @@ import typer
 
 from dtree.cli_cluster import Cluster, cluster_options, face_of
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
+from dtree.cli_ddt import ddt, describe_tree, export_tree, is_diffusion
 from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
 from dtree.cli_report import report
+from dtree.cli_sample import sample
+from dtree.cli_vb import describe_saved, vb
 
 if TYPE_CHECKING:
     from dtree.store.rows import Rows
@@ -132,7 +135,7 @@ def fit(
     prior: Annotated[str, typer.Option(help="Prior over partitions: dp or nggp.")] = "dp",
     alpha: Annotated[float | None, typer.Option(help="Concentration of the prior: more means more clusters.")] = None,
     method: Annotated[
-        str, typer.Option(help="auto, exact, randomized or bayes-kmeans (in passes, for rows beyond memory).")
+        str, typer.Option(help="auto, exact, randomized or bayes-kmeans; the last two in passes when rows are many.")
     ] = "auto",
     optimize: Annotated[bool, typer.Option("--optimize", help="Learn the hyperparameters from the data.")] = False,
     coarsening: Annotated[
@@ -158,7 +161,7 @@ def fit(
     if is_large(data, method, cluster):
         if optimize or labels_column is not None or overwrite:
             raise ValueError("a fit in passes does not take --optimize, --labels-column or --overwrite")
-        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed)
+        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed, method)
         return
     rows = read_rows(data, labels_column=labels_column)
     from dtree.estimators import BHC  # only now: a mistake in a file name should not wait for it
@@ -224,6 +227,12 @@ def info(run: RunArgument) -> None:
     from dtree.runs import open as open_run
 
     model = open_run(run)
+    if notes["kind"] == "dp-mixture-vb":
+        describe_saved(model, notes)
+        return
+    if is_diffusion(run):
+        describe_tree(model, notes.get("row_names"))
+        return
     print_fit(model, notes.get("row_names"))
     facts = {
         "kind": notes["kind"],
@@ -261,7 +270,10 @@ def predict(
     from dtree.store.run import made_by_passes
 
     if made_by_passes(run):
-        face_of(run).predict_run(run, data, out_, cluster)
+        from dtree.engine.folder import RunFolder
+
+        known = labels_column or RunFolder(run).attributes.get("labels_column")
+        face_of(run).predict_run(run, data, out_, cluster, [known] if known else [])
         return
     from dtree.store.readers import read_rows
     from dtree.store.run import read_provenance
@@ -312,6 +324,9 @@ def export(
             check_ending(path, endings)
     for path in wanted:
         check_file(path, overwrite)
+    if is_diffusion(run):
+        export_tree(run, newick, linkage, labels, picture)
+        return
     row_names = read_provenance(run).get("row_names")
     from dtree.runs import open as open_run
 
@@ -331,6 +346,9 @@ def export(
 
 
 app.command()(report)
+app.command()(cluster_options(with_exit_codes(sample)))
+app.command()(vb)
+app.command()(cluster_options(with_exit_codes(ddt)))
 
 
 # What the commands share ---------------------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ import typer
 
 from dtree.cli_console import say
 
-# Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster).
+# Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster, leave_out),
+# where leave_out names columns of the data that are not features.
 FACES = {
     "bayes-kmeans": "dtree.cli_engine",
+    "randomized": "dtree.cli_engine",
     "chains": "dtree.cli_sample",
     "variational": "dtree.cli_vb",
     "diffusion": "dtree.cli_ddt",
@@ -39,8 +41,11 @@ class Cluster(NamedTuple):
         return any(value is not None for value in self)
 
     @contextmanager
-    def client(self, family: str) -> Iterator[Any]:
-        """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start."""
+    def client(self, family: str, warm: bool = True) -> Iterator[Any]:
+        """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start.
+
+        Without `warm` the caller has compiled what its workers will need.
+        """
         from dtree.core.families import FAMILIES
         from dtree.engine.cluster import cluster_client, configured_security, security
         from dtree.hierarchy.defaults import named
@@ -54,7 +59,9 @@ class Cluster(NamedTuple):
             tls = security(*(str(path) for path in given))
         elif self.scheduler is not None and self.scheduler.startswith("tls://"):
             tls = configured_security()
-        with cluster_client(self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind]) as client:
+        with cluster_client(
+            self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind] if warm else False
+        ) as client:
             yield client
 
 

@@ -19,14 +19,14 @@ def is_large(data: str, method: str, cluster: Cluster) -> bool:
     """Whether a fit goes through the engine: asked for, or too many rows for the exact tree."""
     if method == "bayes-kmeans":
         return True
-    if method != "auto":
+    if method not in ("auto", "randomized"):
         if cluster.wanted:
             raise ValueError(f"--method {method} runs in one process: leave out the options about workers")
         return False
-    return cluster.wanted or _rows_in(data) > LARGEST_EXACT
+    return cluster.wanted or rows_in(data) > LARGEST_EXACT
 
 
-def _rows_in(data: str) -> float:
+def rows_in(data: str) -> float:
     """Number of rows of a file if it can be told without reading it, else 0; mistakes are left to the reader."""
     path = Path(data)
     try:
@@ -80,17 +80,24 @@ def _print_result(result: Any, started: float) -> None:
 
 
 def fit_large(
-    data: str, run: Path, cluster: Cluster, family: str, prior: Any, coarsening: float, seed: int | None
+    data: str,
+    run: Path,
+    cluster: Cluster,
+    family: str,
+    prior: Any,
+    coarsening: float,
+    seed: int | None,
+    method: str = "bayes-kmeans",
 ) -> None:
-    """Bayes K-means by passes, then the tree over its clusters."""
+    """Bayes K-means by passes, then the tree over its clusters; or randomised BHC, a pass for every level of the tree."""
     from dtree.engine.fit import fit_dataset
+    from dtree.engine.randomized import fit_randomized
 
     started = time.monotonic()
+    fit = fit_randomized if method == "randomized" else fit_dataset
     try:
         with cluster.client(family) as client, _pass_line() as show:
-            result = fit_dataset(
-                data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show
-            )
+            result = fit(data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show)
     except KeyboardInterrupt:
         raise stopped(run) from None
     _print_result(result, started)
@@ -98,19 +105,19 @@ def fit_large(
 
 def resume_run(run: Path, cluster: Cluster) -> None:
     """Carry a stopped run on from its last finished pass."""
-    from dtree.engine.fit import resume
+    from dtree.engine.methods import module_of
     from dtree.engine.runs import Run
 
     started = time.monotonic()
     try:
         with cluster.client(Run(run).model().family.name) as client, _pass_line() as show:
-            result = resume(run, client=client, progress=show)
+            result = module_of(run).resume(run, client=client, progress=show)
     except KeyboardInterrupt:
         raise stopped(run) from None
     _print_result(result, started)
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
+def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
     """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
     from dtree.engine.fit import predict_dataset
     from dtree.engine.runs import Run
@@ -121,9 +128,18 @@ def predict_run(run: Path, data: str, target: Path, cluster: Cluster) -> None:
         )
     started = time.monotonic()
     with cluster.client(Run(run).model().family.name) as client, err().status("labelling rows"):
-        rows = predict_dataset(run, data, target, client=client)
+        rows = predict_dataset(run, rows_to_label(data, leave_out), target, client=client)
     took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
+
+
+def rows_to_label(data: str, leave_out: list[str]) -> Any:
+    """The path itself, which workers read; or the rows, when columns have to be left out first."""
+    if not leave_out:
+        return data
+    from dtree.store.readers import read_rows
+
+    return read_rows(data, leave_out=leave_out).X
 
 
 def describe_run(run: Path) -> None:
@@ -176,4 +192,4 @@ def demo_large(run: Path, rows: int, seed: int, cluster: Cluster) -> None:
     say(f"writing {rows:,} rows to {data}")
     make_rows(data, rows, seed)
     fit_large(str(data), run, cluster, "gaussian-diag", "dp", 1.0, seed)
-    predict_run(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster)
+    predict_run(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster, [])

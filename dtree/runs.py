@@ -1,25 +1,31 @@
 """Fitted models on disk: which kinds of run there are, `save` and `open`.
 
-A kind is one pair of functions and one `register` line below. The store knows arrays and settings; this file, to the right
-of the estimators, knows which of a model's attributes they are.
+A kind is one module `runs_*.py` that registers how its estimator is taken apart and put together, and one line below. The store
+knows arrays and settings; those modules, to the right of the estimators, know which of a model's attributes they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+from dtree.store.run import made_by_passes, read_run, write_run
 
-from dtree.core.model import Model
-from dtree.core.tree import Tree
-from dtree.store.encode import decode, encode
-from dtree.store.run import Contents, Kind, made_by_passes, read_run, register, write_run
 
-# Where a fitted attribute goes in the run; attributes not named here go to fitted/.
-_PLACES = {"tree_": "tree", "labels_": "labels", "atoms_": "statistics/atoms", "family_": "model/family"}
-_DERIVED = {"linkage_"}  # made again from the tree
+class _Kind(NamedTuple):
+    name: str
+    module: str
+    fitted: str  # an attribute that only a fitted estimator has
+
+
+_KINDS = {
+    "BHC": _Kind("bhc", "dtree.runs_bhc", "tree_"),
+    "DPMixtureMCMC": _Kind("chains", "dtree.runs_chains", "partitions_"),
+    "DPMixtureVB": _Kind("dp-mixture-vb", "dtree.runs_variational", "fit_"),
+    "DiffusionTree": _Kind("diffusion-tree", "dtree.runs_diffusion", "tree_"),
+}
 
 
 def save(
@@ -41,6 +47,7 @@ def save(
     overwrite : replace an existing run; the old one stays until the new one is complete.
 
     >>> import tempfile, dtree
+    >>> import numpy as np
     >>> X = np.array([[0.0], [0.1], [5.0], [5.2]])
     >>> model = dtree.BHC().fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -49,19 +56,20 @@ def save(
     >>> bool(np.array_equal(again.score_samples(X), model.score_samples(X)))
     True
     """
-    kind = _kind_of(model)
+    kind = _known(model)
     notes = dict(provenance or {})
     if row_names is None:
         row_names = getattr(model, "row_names_", None)
     if row_names is not None:
         notes["row_names"] = [str(name) for name in row_names]
-    write_run(run, kind, model, notes, overwrite)
+    write_run(run, kind.name, model, notes, overwrite)
 
 
 def open(run: str | Path) -> Any:
     """The fitted model in a run, every part of it checked; a damaged or hostile run gets one sentence (ValueError).
 
     >>> import tempfile, dtree
+    >>> import numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(dtree.BHC("poisson").fit([[1], [2], [90], [95]]), f"{folder}/run.zarr")
     ...     open(f"{folder}/run.zarr").labels_.tolist()
@@ -71,105 +79,18 @@ def open(run: str | Path) -> Any:
         from dtree.engine.methods import open_run
 
         return open_run(run)
+    for kind in _KINDS.values():
+        import_module(kind.module)  # where it registers itself
     return read_run(run)
 
 
-def _kind_of(model: Any) -> str:
-    from dtree.estimators import BHC
-
-    if isinstance(model, BHC):
-        if not hasattr(model, "tree_"):
-            raise ValueError("this BHC is not fitted yet; call fit before saving it")
-        return "bhc"
+def _known(model: Any) -> _Kind:
+    """The kind of a fitted estimator, registered."""
+    for base in type(model).__mro__:
+        if base.__name__ in _KINDS and base.__module__.startswith("dtree."):
+            kind = _KINDS[base.__name__]
+            if not hasattr(model, kind.fitted):
+                raise ValueError(f"this {base.__name__} is not fitted yet; call fit before saving it")
+            import_module(kind.module)
+            return kind
     raise ValueError(f"a {type(model).__name__} cannot be saved as a run")
-
-
-# BHC -----------------------------------------------------------------------------------------------------------------
-
-
-def _take_apart(model: Any) -> Contents:
-    arrays: dict[str, np.ndarray] = {}
-    fitted = {
-        name: encode(value, _PLACES.get(name, f"fitted/{name.rstrip('_')}"), arrays)
-        for name, value in vars(model).items()
-        if name.endswith("_") and not name.startswith("_") and name not in _DERIVED
-    }
-    parameters = {
-        # A random generator has no state worth keeping once the fit is done.
-        name: None if isinstance(value, np.random.RandomState | np.random.Generator) else value
-        for name, value in model.get_params(deep=False).items()
-    }
-    return Contents(arrays, {"parameters": encode(parameters, "parameters", arrays), "fitted": fitted})
-
-
-def _put_together_bhc(contents: Contents) -> Any:
-    from dtree.estimators import BHC
-
-    parameters = decode(contents.settings.get("parameters"), contents.arrays)
-    fitted = decode(contents.settings.get("fitted"), contents.arrays)
-    if not isinstance(parameters, dict) or not isinstance(fitted, dict):
-        raise ValueError("its settings are incomplete")
-    try:
-        model = BHC(**parameters)
-    except TypeError:
-        raise ValueError("its parameters are not those of a BHC; it may come from another version of dtree") from None
-    _check_bhc(fitted)
-    # Everything that follows from model, tree and statistics is made again and must be what was stored.
-    try:
-        model.columns_, model.n_features_in_ = fitted["columns_"], fitted["n_features_in_"]
-        model._set_tree(Model(fitted["family_"], fitted["prior_"], model.coarsening), fitted["tree_"], fitted["atoms_"])
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise ValueError(f"its model and its tree do not belong together: {error}") from None
-    if not np.isclose(model.log_evidence_bound_, fitted["log_evidence_bound_"], rtol=1e-9, atol=1e-9):
-        raise ValueError("its evidence bound does not follow from its tree")
-    if model.n_clusters_ != fitted["n_clusters_"]:
-        raise ValueError(f"its tree has {model.n_clusters_} clusters but {fitted['n_clusters_']} are declared")
-    if model.labels_.shape == fitted["labels_"].shape and not np.array_equal(model.labels_, fitted["labels_"]):
-        raise ValueError("its labels do not follow from its tree")
-    for name, value in fitted.items():
-        setattr(model, name, value)
-    return model
-
-
-def _check_bhc(fitted: Mapping[str, Any]) -> None:
-    from dtree.core.families import Family
-    from dtree.core.priors import Prior
-
-    expected: dict[str, Any] = {
-        "tree_": Tree,
-        "labels_": np.ndarray,
-        "atoms_": np.ndarray,
-        "columns_": np.ndarray,
-        "family_": Family,
-        "prior_": Prior,
-        "n_clusters_": int,
-        "n_features_in_": int,
-        "log_evidence_bound_": float,
-    }
-    for name, kind in expected.items():
-        if not isinstance(fitted.get(name), kind) or isinstance(fitted[name], bool):
-            raise ValueError(f"its {name} is missing or not what it should be")
-    if not all(name.endswith("_") and not name.startswith("_") and name.isidentifier() for name in fitted):
-        raise ValueError("its fitted attributes have impossible names")
-    tree, atoms, labels, columns = (fitted[name] for name in ("tree_", "atoms_", "labels_", "columns_"))
-    family, d = fitted["family_"], fitted["n_features_in_"]
-    width = family.statistics(np.zeros((1, family.n_features))).shape[1]
-    if atoms.dtype != np.float64 or atoms.shape != (tree.n_leaves, width) or not np.all(np.isfinite(atoms)):
-        raise ValueError(f"its statistics must be finite and of shape ({tree.n_leaves}, {width})")
-    if labels.dtype != np.int64 or labels.ndim != 1 or labels.shape[0] < tree.n_leaves:
-        raise ValueError("its labels are not one whole number per row")
-    if not np.array_equal(np.unique(labels), np.arange(fitted["n_clusters_"])):
-        raise ValueError(f"its labels do not number {fitted['n_clusters_']} clusters")
-    if columns.dtype != np.int64 or columns.shape != (family.n_features,):
-        raise ValueError("its columns are not one per feature of the family")
-    if d < 1 or columns.min() < 0 or columns.max() >= d or np.unique(columns).size != columns.size:
-        raise ValueError(f"its columns are not distinct numbers below {d}")
-    names = fitted.get("feature_names_in_")
-    if names is not None and (not isinstance(names, np.ndarray) or names.shape != (d,)):
-        raise ValueError(f"it has {np.size(names)} feature names for {d} features")
-    names = fitted.get("row_names_")
-    if names is not None and (not isinstance(names, np.ndarray) or names.shape != labels.shape):
-        raise ValueError(f"it has {np.size(names)} row names for {labels.shape[0]} rows")
-
-
-register("bhc", Kind(write=_take_apart, read=_put_together_bhc))

@@ -23,7 +23,7 @@ from dtree.datasets import nested_creatures
 from dtree.runs import open as open_run
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMANDS = ["demo", "fit", "info", "predict", "export"]
+COMMANDS = ["demo", "fit", "sample", "vb", "ddt", "info", "predict", "export"]
 
 
 def _run(*arguments: str) -> Result:
@@ -281,3 +281,13 @@ def test_many_rows_go_through_the_engine_and_can_be_resumed_and_predicted(tmp_pa
     assert "Traceback" not in refused.stderr
     nothing = _process("resume", str(data), folder=tmp_path, code=2)
     assert "nothing to resume" in nothing.stderr
+
+
+def test_randomised_trees_of_many_rows_go_through_the_engine(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", np.concatenate([rng.normal(c, 1.0, (400, 2)) for c in (0.0, 12.0, 40.0)]))
+    command = ["fit", f"{tmp_path}/x.npy", "--method", "randomized", "--family", "gaussian-diag", "--workers", "1"]
+    done = _run(*command, "--out", f"{tmp_path}/run.zarr")
+    assert "3 clusters" in done.stdout
+    assert "3 clusters" in _run("info", f"{tmp_path}/run.zarr").stdout
+    assert dtree.open(tmp_path / "run.zarr").n_clusters_ == 3

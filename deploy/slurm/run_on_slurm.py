@@ -9,6 +9,7 @@ and certificates must be on a file system that all nodes see. Needs `pip install
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -106,12 +107,21 @@ def cluster_settings(options: argparse.Namespace, certificates: Path) -> dict[st
 
 
 def command(options: argparse.Namespace, scheduler: str, certificates: Path) -> list[str]:
-    """`dtree fit`, or `dtree resume` when there is a run already."""
+    """`dtree fit`, or `dtree resume` when there is a checkpoint to carry on from."""
     where = ["--scheduler", scheduler, "--tls-ca", str(certificates / "ca.pem")]
     where += ["--tls-cert", str(certificates / "cert.pem"), "--tls-key", str(certificates / "key.pem")]
-    if (options.run / "zarr.json").exists():
+    if any((options.run / "checkpoints").glob("gen-*")):
         return ["dtree", "resume", str(options.run), *where]
     return ["dtree", "fit", options.data, "--out", str(options.run), *where, *options.options]
+
+
+def clear_unborn(run: Path) -> None:
+    """Remove a run that died before its first checkpoint, and nothing else; see `fit_or_resume.sh`."""
+    parts = ("zarr.json", ".zarr.json-", "model", "checkpoints", "passes", "staged")
+    if not run.is_dir() or run.is_symlink() or any((run / "checkpoints").glob("gen-*")):
+        return
+    if all(found.name.startswith(parts[1]) or found.name in parts for found in run.iterdir()):
+        shutil.rmtree(run)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Unlike scale(), adapt() asks Slurm for another job when one was lost or has reached its walltime.
         cluster.adapt(minimum_jobs=options.jobs, maximum_jobs=options.jobs)
         cluster.wait_for_workers(1)
+        clear_unborn(options.run)
         return subprocess.run(command(options, cluster.scheduler_address, certificates), check=False).returncode
 
 

@@ -113,6 +113,16 @@ def require_spread(rows: np.ndarray) -> None:
         )
 
 
+def varying_columns(rows: np.ndarray) -> np.ndarray:
+    """Numbers of the columns of (n, d) rows that are not constant; all columns when none varies.
+
+    >>> varying_columns(np.array([[1.0, 5.0, 0.0], [2.0, 5.0, 1.0]])).tolist()
+    [0, 2]
+    """
+    varying = np.flatnonzero(rows.min(axis=0) < rows.max(axis=0))
+    return varying if varying.size else np.arange(rows.shape[1])
+
+
 def require_values(rows: Any, kind: str, family: str) -> None:
     """Raise unless the values fit the family: anything for "real", 0 and 1 for "binary", whole numbers for "count"."""
     values = rows.data if sparse.issparse(rows) else rows

@@ -247,7 +247,7 @@ class Tree:
         if names is not None and len(names) != m:
             raise ValueError(f"there are {len(names)} names but {m} leaves")
         height, parent = self._heights(), self.parent
-        text: list[str] = [_newick_name(str(names[i]) if names is not None else str(i)) for i in range(m)]
+        text: list[str] = [newick_name(str(names[i]) if names is not None else str(i)) for i in range(m)]
         text += [""] * (m - 1)
         for k in range(2 * m - 1):
             if k >= m:
@@ -265,7 +265,12 @@ class Tree:
                 raise ValueError(f"the tree breaks the invariant '{invariant}': {why}")
 
 
-def _newick_name(name: str) -> str:
+def newick_name(name: str) -> str:
+    """A name as Newick wants it: quoted when it holds a character with a meaning.
+
+    >>> newick_name("Killer whale")
+    "'Killer whale'"
+    """
     plain = name and not set(name) & set("()[]{},;:'\" \t\n_")
     return name if plain else "'" + name.replace("'", "''") + "'"
 

@@ -2,7 +2,8 @@
 
 An atom's mean is observed with its own noise divided by its count; new rows choose branches in proportion to the rows
 behind them. The predictive density stays a normalised mixture, so 10^5 rows cost what a tree over a few hundred atoms
-costs plus one pass over the rows.
+costs plus one pass over the rows. Rows in memory are summarised here; for more rows than memory holds the engine takes
+the clusters of a Bayes-K-means run (`dtree.engine.diffusion_atoms`).
 """
 
 from __future__ import annotations
@@ -37,17 +38,23 @@ def atoms_from_labels(x: np.ndarray, labels: np.ndarray) -> Atoms:
     count = np.bincount(labels, minlength=m).astype(np.float64)
     mean = np.stack([np.bincount(labels, weights=x[:, k], minlength=m) for k in range(d)], axis=1) / count[:, None]
     scatter = np.bincount(labels, weights=((x - mean[labels]) ** 2).sum(axis=1), minlength=m)
+    return atoms_from_moments(count, mean, scatter)
+
+
+def atoms_from_moments(count: np.ndarray, mean: np.ndarray, scatter: np.ndarray) -> Atoms:
+    """Atoms of clusters given by counts (m,), means (m, d) and sums of squared distances to the mean (m,)."""
+    d = mean.shape[1]
     spare = max(float((count - 1).sum()), 1.0)
     pooled = float(scatter.sum()) / (spare * d)
     noise = (scatter / d + PRIOR_ROWS * pooled) / (np.maximum(count - 1.0, 0.0) + PRIOR_ROWS)
-    return Atoms(mean, count, np.maximum(noise, 1e-9))
+    return Atoms(mean, np.asarray(count, dtype=np.float64), np.maximum(noise, 1e-9))
 
 
-def summarise_rows(x: np.ndarray, n_atoms: int, seed: int) -> Atoms:
-    """At most n_atoms summaries of rows x (n, d) by mini-batch k-means."""
+def summarise_rows(x: np.ndarray, n_atoms: int, seed: int) -> tuple[Atoms, np.ndarray]:
+    """At most n_atoms summaries of rows x (n, d) by mini-batch k-means, and the atom of each row (n,)."""
     means = MiniBatchKMeans(n_atoms, random_state=seed, n_init=1, batch_size=4096, max_iter=20, reassignment_ratio=0.0)
     labels = np.unique(means.fit_predict(x), return_inverse=True)[1]
-    return atoms_from_labels(x, labels)
+    return atoms_from_labels(x, labels), labels
 
 
 def leaves_of_atoms(atoms: Atoms) -> Leaves:

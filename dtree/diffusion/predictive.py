@@ -10,18 +10,17 @@ probabilities are averaged in closed form.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 
 from dtree.core.jit import kernel
+from dtree.diffusion.affine import Affine
 from dtree.diffusion.belief import Leaves, all_messages
 from dtree.diffusion.objective import Hyper, Workspace
 from dtree.diffusion.tree import Columns, children_first
-
-NODES = 16
 
 
 class BranchMixture(NamedTuple):
@@ -38,6 +37,12 @@ class BranchMixture(NamedTuple):
     bottom: np.ndarray
     dof: float
     scale: float
+
+    def on_branches(self, chosen: np.ndarray) -> BranchMixture:
+        """The components of some branches only, their weights unchanged."""
+        parts = [np.ascontiguousarray(part[chosen]) for part in (self.log_weight, self.share, self.spread)]
+        ends = [np.ascontiguousarray(end[chosen]) for end in (self.top, self.bottom)]
+        return BranchMixture(parts[0], parts[1], parts[2], ends[0], ends[1], self.dof, self.scale)
 
 
 def path_counts(tree: Columns, rows: np.ndarray | None = None) -> np.ndarray:
@@ -119,7 +124,7 @@ def branch_mixture(
     *,
     noise: float | np.ndarray = 0.0,
     rows: np.ndarray | None = None,
-    nodes: int = NODES,
+    nodes: int = 16,
 ) -> BranchMixture:
     """The predictive mixture of one tree.
 
@@ -286,6 +291,34 @@ def log_density(x: np.ndarray, mixtures: Sequence[BranchMixture], log_weights: S
         mixture_log_density(x, *mixture, out)
         total = np.logaddexp(total, weight + out)
     return total
+
+
+def seen_mixtures(
+    x: np.ndarray, affine: Affine, mixtures: Sequence[BranchMixture]
+) -> Iterator[tuple[np.ndarray, np.ndarray, list[BranchMixture], np.ndarray]]:
+    """Rows x (r, d) of the original units in groups that a kernel can score: (their numbers, the rows in units where
+    components spread equally, the mixtures in those units, log volume to subtract per row).
+
+    A map by columns leaves missing entries to the kernel. A map along axes mixes columns: for each pattern of missing
+    entries the components' covariance over the observed ones, spread * basis' basis, gets a square root of its own.
+    """
+    if affine.by_column or not np.isnan(x).any():
+        yield np.arange(x.shape[0]), affine.inward(x), list(mixtures), affine.log_volume(x)
+        return
+    patterns, which = np.unique(np.isnan(x), axis=0, return_inverse=True)
+    for k, missing in enumerate(patterns):
+        rows = np.flatnonzero(which.ravel() == k)
+        seen = np.flatnonzero(~missing)
+        root = np.linalg.cholesky(affine.basis.T @ affine.basis)[seen]
+        root = np.linalg.cholesky(root @ root.T)
+
+        def inward(points: np.ndarray, seen: np.ndarray = seen, root: np.ndarray = root) -> np.ndarray:
+            return np.ascontiguousarray(np.linalg.solve(root, (points[:, seen] - affine.offset[seen]).T).T)
+
+        parts = [
+            m._replace(top=inward(affine.outward(m.top)), bottom=inward(affine.outward(m.bottom))) for m in mixtures
+        ]
+        yield rows, inward(x[rows]), parts, np.full(rows.size, np.log(np.diag(root)).sum())
 
 
 def sample_rows(

@@ -307,3 +307,11 @@ def log_probability(signs: np.ndarray, mixture: BranchMixture) -> np.ndarray:
     out = np.empty(signs.shape[0])
     mixture_log_probability(signs, *mixture[:5], mixture.scale, out)
     return out
+
+
+def log_memberships_probit(
+    signs: np.ndarray, mixture: BranchMixture, labels: np.ndarray, n_clusters: int
+) -> np.ndarray:
+    """Log weight (r, k) with which the branches of each cluster explain each binary row."""
+    parts = [mixture.on_branches(labels == k) for k in range(n_clusters)]
+    return np.stack([log_probability(signs, part) for part in parts], axis=1)

@@ -264,6 +264,11 @@ def search(
     """Several search steps, then one pass over all times. Changes `state` in place."""
     for _ in range(steps):
         _step(state.pool, state.best, rng, attachments, beam, False)
+    return settle(state)
+
+
+def settle(state: SearchState) -> SearchState:
+    """One pass over all times, at the end of a search. Changes `state` in place."""
     refine_all(state.pool)
     refresh(state.pool)
     remember(state.pool, state.best)
@@ -303,5 +308,6 @@ __all__ = [
     "current_tree",
     "search",
     "search_step",
+    "settle",
     "start_from",
 ]

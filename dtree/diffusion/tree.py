@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.core.jit import kernel
+from dtree.core.tree import newick_name
 
 
 class Columns(NamedTuple):
@@ -33,6 +34,14 @@ class Columns(NamedTuple):
     @property
     def root(self) -> int:
         return int(np.flatnonzero(self.parent < 0)[0])
+
+    def to_newick(self, names: Sequence[str] | None = None) -> str:
+        """The tree in Newick format, branch lengths in diffusion time."""
+        return to_newick(self, names)
+
+    def to_linkage(self) -> np.ndarray:
+        """SciPy's linkage matrix (n-1, 4); heights are 1 - t."""
+        return to_linkage(self)
 
 
 @kernel
@@ -147,7 +156,7 @@ def to_newick(tree: Columns, names: Sequence[str] | None = None) -> str:
     '((a:0.25,b:0.25):0.5,c:0.75):0.25;'
     """
     n = tree.n_leaves
-    labels = [str(i) for i in range(n)] if names is None else [str(name) for name in names]
+    labels = [str(i) for i in range(n)] if names is None else [newick_name(str(name)) for name in names]
     text = labels + [""] * (n - 1)
     root = tree.root
     for i in children_first(tree.child, root):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ import zarr
 from distributed import Client
 from scipy import sparse
 
-from dtree.engine.sources import Source, parquet_files, row_groups
+from dtree.engine.input_checks import check_array, check_csr, one_sentence, refuse_strange_members
+from dtree.engine.sources import MOST_ROWS, Source, parquet_files, row_groups
 from dtree.kmeans.fit import rows_per_chunk
+from dtree.store.readers import read_rows
 
 _CSV_ROWS = 100_000
 
@@ -71,7 +74,8 @@ def _open_path(path: Path, staging: Path) -> Source:
     if not path.exists():
         raise ValueError(f"there is no file or folder {path}")
     if path.suffix == ".npy":
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        with one_sentence(path):
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         return _checked(Source("npy", str(path.resolve()), _two(mapped.shape, path), str(mapped.dtype)))
     if path.suffix == ".npz":
         return _stage_npz(path, staging)
@@ -90,6 +94,7 @@ def _open_zarr(path: Path) -> Source:
     except Exception as problem:
         raise ValueError(f"{path} is neither a zarr store nor a folder of .parquet files") from problem
     if isinstance(node, zarr.Array):
+        check_array(node, path)
         step = (node.shards or node.chunks)[0]
         return _checked(Source("zarr", str(path.resolve()), _two(node.shape, path), str(node.dtype), int(step)))
     names = set(node.array_keys())
@@ -97,6 +102,7 @@ def _open_zarr(path: Path) -> Source:
         shape = node.attrs.get("shape")
         if shape is None:
             raise ValueError(f"the sparse rows in {path} have no attribute 'shape': write [rows, columns] into it")
+        check_csr(node, path, shape)
         return _checked(Source("zarr-csr", str(path.resolve()), _two(shape, path), str(node["data"].dtype)))
     if "X" in names or "X" in set(node.group_keys()):
         return _open_zarr(path / "X")
@@ -106,30 +112,25 @@ def _open_zarr(path: Path) -> Source:
 def _open_parquet(path: Path) -> Source:
     import pyarrow.parquet as pq
 
-    files = parquet_files(str(path))
-    schema = pq.ParquetFile(files[0]).schema_arrow
+    with one_sentence(path):
+        schema = pq.ParquetFile(parquet_files(str(path))[0]).schema_arrow
     columns = tuple(name for name in schema.names if not name.startswith("__index_level"))
     try:
         dtype = np.result_type(*[schema.field(name).type.to_pandas_dtype() for name in columns])
     except (TypeError, NotImplementedError):
         dtype = np.dtype(object)
     row_groups.cache_clear()
-    groups = row_groups(str(path))
+    with one_sentence(path):
+        groups = row_groups(str(path))
     rows = sum(count for _, _, count in groups)
     step = groups[0][2] if groups and len({count for _, _, count in groups[:-1]}) <= 1 else 1
     return _checked(Source("parquet", str(path.resolve()), (rows, len(columns)), str(dtype), max(step, 1), columns))
 
 
 def _stage_npz(path: Path, staging: Path) -> Source:
-    with np.load(path, allow_pickle=False) as archive:
-        names = set(archive.files)
-        if {"data", "indices", "indptr", "shape"} <= names:
-            parts = (archive["data"], archive["indices"], archive["indptr"])
-            return write_csr(staging / "rows.zarr", sparse.csr_array(parts, shape=tuple(archive["shape"])))
-        name = "X" if "X" in names else archive.files[0] if len(names) == 1 else None
-        if name is None:
-            raise ValueError(f"{path} holds several arrays ({', '.join(sorted(names))}) but none is called X")
-        return _stage_array(archive[name], staging)
+    refuse_strange_members(path)
+    X = read_rows(path).X
+    return write_csr(staging / "rows.zarr", X) if sparse.issparse(X) else _stage_array(X, staging)
 
 
 def _stage_csv(path: Path, staging: Path) -> Source:
@@ -137,7 +138,7 @@ def _stage_csv(path: Path, staging: Path) -> Source:
     staging.mkdir(parents=True, exist_ok=True)
     rows = 0
     array: zarr.Array | None = None
-    for frame in pd.read_csv(path, chunksize=_CSV_ROWS):
+    for frame in _csv_frames(path):
         values = _frame_values(frame, first_row=rows)
         if array is None:
             array = _new_rows(staging / "rows.zarr", (0, values.shape[1]), np.dtype(np.float64), _CSV_ROWS)
@@ -146,6 +147,17 @@ def _stage_csv(path: Path, staging: Path) -> Source:
     if array is None:
         raise ValueError(f"{path} holds no rows")
     return _open_zarr(staging / "rows.zarr")
+
+
+def _csv_frames(path: Path) -> Iterator[pd.DataFrame]:
+    with one_sentence(path):
+        frames = pd.read_csv(path, chunksize=_CSV_ROWS)
+    while True:
+        with one_sentence(path):
+            frame = next(frames, None)
+        if frame is None:
+            return
+        yield frame
 
 
 def _frame_values(frame: pd.DataFrame, first_row: int = 0) -> np.ndarray:
@@ -226,6 +238,8 @@ def _two(shape: Any, what: Any) -> tuple[int, int]:
 
 
 def _checked(source: Source) -> Source:
+    if source.shape[0] > MOST_ROWS or source.shape[1] > 2**31:
+        raise ValueError(f"the data declare the shape {source.shape}: so many rows or columns cannot be meant")
     if source.shape[0] < 1 or source.shape[1] < 1:
         raise ValueError(f"the data have shape {source.shape}: there must be at least one row and one column")
     if np.dtype(source.dtype).kind not in "biuf":

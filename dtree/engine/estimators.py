@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.estimators import InMemoryBayesKMeans
 from dtree.kmeans.passes import Progress
@@ -135,8 +136,8 @@ class BayesKMeansBHC(BayesKMeans):
         self._grow()
         return self
 
-    def _grow(self) -> None:
-        self.tree_ = build_tree(self.model_, self.statistics_)
+    def _grow(self, tree: Tree | None = None) -> None:
+        self.tree_ = build_tree(self.model_, self.statistics_) if tree is None else tree
         self.linkage_ = self.tree_.to_linkage()
         count = float(self.tree_.size[-1])
         self.log_evidence_bound_ = self.prior_.log_normaliser(count) + float(self.tree_.log_phi_t[-1])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from distributed import Client, KilledWorker
+from distributed import Client, KilledWorker, as_completed
 from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
@@ -35,6 +35,20 @@ class Here:
     def run(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Results of independent tasks, in order."""
         return [task(*args) for args in arguments]
+
+    def streams(
+        self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], more: Callable[[Any], bool]
+    ) -> Iterator[Any]:
+        """Results as they come; a task is run again with the same arguments while `more(result)` says so."""
+        waiting = list(arguments)
+        while waiting:
+            again = []
+            for args in waiting:
+                result = task(*args)
+                yield result
+                if more(result):
+                    again.append(args)
+            waiting = again
 
 
 class OnCluster(Here):
@@ -64,6 +78,20 @@ class OnCluster(Here):
     def run(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         with _plain_failures():
             return self.client.gather(self.client.map(task, *zip(*arguments, strict=True), pure=False))
+
+    def streams(
+        self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], more: Callable[[Any], bool]
+    ) -> Iterator[Any]:
+        with _plain_failures():
+            futures = {self.client.submit(task, *args, pure=False): args for args in arguments}
+            running = as_completed(list(futures), loop=self.client.loop)
+            for future in running:
+                args, result = futures.pop(future), future.result()
+                yield result
+                if more(result):
+                    again = self.client.submit(task, *args, pure=False)
+                    futures[again] = args
+                    running.add(again)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from dtree.core.families import Family, Moments
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
 from dtree.engine.blocks import centre_here, centre_task, tree_here, tree_task
+from dtree.engine.checks import check_clusters, check_folder
 from dtree.engine.cluster import worker_memory
 from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.execute import Here, OnCluster, executor
@@ -107,7 +108,7 @@ def fit_dataset(
             "source": source.__dict__,
             "chunk_rows": chunk_rows,
             "settings": PassSettings(seed, max_passes, patience, tolerance)._asdict(),
-            "data_fingerprint": _fingerprint(source, survey),
+            "data_fingerprint": fingerprint(source, survey),
             "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
             "command": sys.argv,
             "tree_wanted": tree,
@@ -146,10 +147,10 @@ def resume(run: str | os.PathLike[str], client: Client | None = None, progress: 
 
     A run that ended before its first checkpoint must be fitted again: nothing had been computed but the survey of the data.
     """
-    opened = Run(run)
-    if not opened.generations():
-        raise ValueError(f"{opened.path} has no checkpoint yet: remove the folder and fit again")
-    return _carry_on(opened, client, progress)
+    check_folder(run)
+    if not Run(run).generations():
+        raise ValueError(f"{run} has no checkpoint yet: remove the folder and fit again")
+    return _carry_on(check_clusters(run), client, progress)
 
 
 def _carry_on(run: Run, client: Client | None, progress: OnProgress | None) -> FitResult:
@@ -227,6 +228,7 @@ def open_run(path: str | os.PathLike[str]) -> Any:
     """The fitted estimator of a finished run."""
     from dtree.engine import estimators  # which stand on this file
 
+    check_clusters(path)
     return estimators.open_run(path)
 
 
@@ -258,7 +260,7 @@ def predict_dataset(
     Labels are the clusters of the run, after the cut of its tree; densities are those of its mixture, normalised. Workers write
     their own chunks, so nothing of the size of the data comes here. Returns the number of rows.
     """
-    opened = Run(run)
+    opened = check_clusters(run)
     if not opened.done:
         raise ValueError(f"{opened.path} is not finished: resume it first")
     target = Path(out).resolve()
@@ -285,7 +287,7 @@ def predict_dataset(
             raise
 
 
-def _fingerprint(source: Source, survey: Survey) -> str:
+def fingerprint(source: Source, survey: Survey) -> str:
     """A hash of shape, type and moments: it changes when any value does, for the price of the first pass."""
     digest = hashlib.sha256(f"{source.shape} {source.dtype}".encode())
     for column in (survey.mean, survey.second, survey.low, survey.high):

@@ -53,10 +53,8 @@ class RunFolder:
             raise ValueError(f"{path} already holds a run: resume it, or choose another folder")
         path.mkdir(parents=True, exist_ok=True)
         zarr.open_group(str(path / "checkpoints"), mode="a", zarr_format=3)
-        group = zarr.open_group(str(path), mode="a", zarr_format=3)
-        group.attrs.update(
-            {"format": FORMAT, "run_id": uuid.uuid4().hex, "status": "running", "method": method, **attributes}
-        )
+        header = {"format": FORMAT, "run_id": uuid.uuid4().hex, "status": "running", "method": method, **attributes}
+        zarr.create_group(str(path), zarr_format=3, attributes=header)  # in one write: half a header is no run
         return cls(path)
 
     @property

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
-from pathlib import Path
 from typing import Any
+
+from dtree.engine.checks import check_folder
 
 # Every module offers resume(path, client=None, progress=None) and open_run(path) -> the fitted estimator.
 MODULES = {
     "bayes-kmeans": "dtree.engine.fit",
+    "randomized": "dtree.engine.randomized",
     "chains": "dtree.engine.chains",
     "variational": "dtree.engine.variational",
     "diffusion": "dtree.engine.diffusion",
@@ -18,12 +19,8 @@ MODULES = {
 
 
 def method_of(run: str | os.PathLike[str]) -> str:
-    """The method of a run made in steps, or one sentence why there is none."""
-    try:
-        attributes = json.loads((Path(run) / "zarr.json").read_bytes())["attributes"]
-        found = attributes["method"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{run} is not the folder of a run") from None
+    """The method of a run made in steps, its folder checked, or one sentence why there is none."""
+    found = check_folder(run)["method"]
     if found not in MODULES:
         raise ValueError(f"{run} was made by a method that this dtree does not know: {str(found)[:40]!r}")
     return found

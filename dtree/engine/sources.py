@@ -22,7 +22,10 @@ import numpy as np
 import zarr
 from scipy import sparse
 
+from dtree.store.read_arrays import refuse_pickles
+
 KINDS = ("zarr", "zarr-csr", "npy", "parquet")
+MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Source:
 
 def _read_zarr(source: Source, start: int, stop: int) -> np.ndarray:
     array = zarr.open_array(source.path, mode="r")
+    refuse_pickles(array, source.path)
     _require_chunks(source, array, start, stop)
     return np.asarray(array[start:stop])
 
@@ -92,6 +96,8 @@ def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
 
 def _read_csr(source: Source, start: int, stop: int) -> sparse.csr_array:
     group: Any = zarr.open_group(source.path, mode="r")
+    for name in ("data", "indices", "indptr"):
+        refuse_pickles(group[name], f"{source.path}/{name}")
     indptr = np.asarray(group["indptr"][start : stop + 1]).astype(np.int64)
     first, last = int(indptr[0]), int(indptr[-1])
     data, indices = np.asarray(group["data"][first:last]), np.asarray(group["indices"][first:last])

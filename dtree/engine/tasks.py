@@ -38,6 +38,17 @@ def _scorer_of(path: str, run_id: str, number: int) -> tuple[ClusterState, Score
     return state, Scorer(model, state.statistics)
 
 
+def _present_labels(run: Run, state: ClusterState, number: int, chunk: int) -> np.ndarray:
+    """Labels of a chunk after pass `number`, from the raw ones on disk."""
+    raw = run.read_labels(number, chunk)
+    try:
+        return state.relabel(chunk, raw)
+    except IndexError:
+        raise ValueError(
+            f"labels of chunk {chunk} name clusters that {run.path} has not: its folder is damaged"
+        ) from None
+
+
 def survey_task(
     source: Source, family: str, seed: int, chunk: int, bounds: tuple[int, int], sample_rows: int
 ) -> Survey:
@@ -55,7 +66,7 @@ def assign_task(path: str, run_id: str, number: int, chunk: int) -> ChunkSums:
     run, _ = _open_run(path, run_id)
     state, scorer = _scorer_of(path, run_id, number - 1)
     X = run.source.read(*run.bounds(chunk))
-    own = None if number == 1 else state.relabel(chunk, run.read_labels(number - 1, chunk))
+    own = None if number == 1 else _present_labels(run, state, number - 1, chunk)
     labels, sums = assign_chunk(scorer, X, own, chunk, number, run.settings.seed)
     with_room(lambda: run.write_labels(number, chunk, labels), path)
     return sums
@@ -78,7 +89,7 @@ def first_rows_task(path: str, run_id: str, number: int, chunk: int) -> np.ndarr
     run, _ = _open_run(path, run_id)
     state, _ = _scorer_of(path, run_id, number)
     first = np.full(state.k, run.source.shape[0])
-    found, at = np.unique(state.relabel(chunk, run.read_labels(number, chunk)), return_index=True)
+    found, at = np.unique(_present_labels(run, state, number, chunk), return_index=True)
     first[found] = run.bounds(chunk)[0] + at
     return first
 
@@ -87,7 +98,7 @@ def final_labels_task(path: str, run_id: str, number: int, chunk: int, rank: np.
     """Write the leaves (clusters of pass `number`, numbered by `rank`) and labels of one chunk; returns the leaves' sizes."""
     run, _ = _open_run(path, run_id)
     state, _ = _scorer_of(path, run_id, number)
-    leaves = rank[state.relabel(chunk, run.read_labels(number, chunk))]
+    leaves = rank[_present_labels(run, state, number, chunk)]
     with_room(lambda: run.write_labels("leaves", chunk, leaves), path)
     with_room(lambda: run.write_labels("labels", chunk, run.leaf_clusters()[leaves]), path)
     return np.bincount(leaves, minlength=state.k)

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dtree.core.checks import as_counts, as_rows, require_values
+from dtree.core.checks import as_counts, as_rows, require_spread, require_values
 from dtree.core.families import FAMILIES, Family
 from dtree.core.model import Model
 from dtree.core.priors import Prior
@@ -57,7 +57,8 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
     ----------
     labels_, n_clusters_ : clusters of all rows seen so far. log_evidence_bound_ : lower bound on their log evidence.
     tree_, linkage_ : one tree over all rows seen so far. family_, prior_ : the model. n_trees_ : trees in the forest.
-    n_seen_ : rows seen so far.
+    n_seen_ : rows seen so far. columns_ : the columns used (a Gaussian given by name leaves out those that are constant in the first
+        rows).
 
     >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (0.0, 12.0)])
     >>> model = IncrementalBHC(random_state=0).fit(X)
@@ -111,12 +112,16 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
         if weight is not None and np.any(weight == 0):
             raise ValueError("sample_weight has zeros: leave out the rows that were never seen")
         if self._forest is None:
+            self.columns_ = self._informative_columns(rows)
+            rows = self._used(rows)
             if isinstance(self.family, Family) and self.family.n_features != rows.shape[1]:
                 raise ValueError(f"the family has {self.family.n_features} features but X has {rows.shape[1]} columns")
             chosen = choose_model(rows, self.family, self.prior, weight)
             model = Model(chosen.family, chosen.prior, self.coarsening)
             self._forest = Forest(model, noisy=self.init == "noisy", balanced=self.balanced)
             self.family_, self.prior_ = model.family, model.prior
+        else:
+            rows = self._used(rows)
         order = self._rng.permutation(rows.shape[0]) if self.shuffle else None
         self._forest.insert(self.model_.atoms(rows, weight), order)
         self._derived: dict[str, Any] = {}  # tree, labels and mixture are computed from the forest when asked for
@@ -168,12 +173,25 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
         rows = as_rows(X, accept_sparse=kind.accepts_sparse)
         validate_data(self, X, reset=reset, skip_check_array=True)
         require_values(rows, kind.value_kind, kind.name)
+        if reset and kind.value_kind == "real":
+            require_spread(rows)
         return rows
+
+    def _informative_columns(self, rows: Any) -> np.ndarray:
+        """The columns that a family fitted by name uses: a Gaussian leaves out those that are constant in the first rows."""
+        every = np.arange(rows.shape[1])
+        if isinstance(self.family, Family) or FAMILIES[self.family].value_kind != "real":
+            return every
+        varying = rows.min(axis=0) < rows.max(axis=0)
+        return every[varying] if varying.any() else every
+
+    def _used(self, rows: Any) -> Any:
+        return rows[:, self.columns_] if self.columns_.shape[0] < rows.shape[1] else rows
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability (n, k) that each row belongs to each cluster, given that it belongs to one of them."""
         forest = self._fitted_forest()
-        rows = self._rows(X, reset=False)
+        rows = self._used(self._rows(X, reset=False))
         statistics = cluster_statistics(self.labels_, leaf_statistics(forest))
         weights = log_cluster_weights(self.model_, self.model_.counts(statistics))
         return np.exp(log_membership(self.family_, rows, statistics, weights))
@@ -185,7 +203,7 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log predictive density (n,) of each row: a mixture over all nodes of the tree and a new cluster, normalised."""
         forest = self._fitted_forest()
-        rows = self._rows(X, reset=False)
+        rows = self._used(self._rows(X, reset=False))
         if "mixture" not in self._derived:
             log_weights, log_new = mixture_weights(self.tree_, self.model_)
             nodes = heaviest_nodes(log_weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -11,19 +12,24 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dtree.core.checks import as_counts, as_rows, require_values
+from dtree.core.checks import as_counts, as_rows, require_spread, require_values
 from dtree.core.families import FAMILIES, Family
 from dtree.core.model import Model
 from dtree.core.priors import GeneralizedGamma, Prior
 from dtree.hierarchy.defaults import choose_model, named
 from dtree.hierarchy.predictive import log_cluster_weights, log_membership
 from dtree.hierarchy.statistics import cluster_statistics
-from dtree.mcmc.point_estimate import best_partition, coclustering
+from dtree.mcmc.point_estimate import LOSSES, best_partition, coclustering
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import Checkpoint, Draws, begin_chain, run_chain, sampler_named
 
 _PREDICTIVE_DRAWS = 100
 _MOST_ROWS_TOGETHER = 20_000  # an n x n matrix of 3 GB
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed of the chains behind scikit-learn's `random_state`."""
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 class DPMixtureMCMC(ClusterMixin, BaseEstimator):
@@ -47,7 +53,8 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
     posterior_ : xarray DataTree in ArviZ's schema: n_clusters, log_joint and the prior's parameters by chain and draw.
     partitions_ : (chain, draw, row) labels. labels_, n_clusters_ : the point estimate.
     checkpoints_ : where each chain stopped, as plain arrays; `more_draws` goes on from there.
-    family_, prior_ : the model the chains started from.
+    family_, prior_ : the model the chains started from. columns_ : the columns it uses (a Gaussian given by name leaves out
+        constant ones). atoms_ : statistics (m, s) of the leaves.
 
     >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (15, 2)) for c in (0.0, 12.0)])
     >>> family = FAMILIES["gaussian-diag"](mean=[6.0, 6.0], strength=0.05, shape=3.0, rate=[3.0, 3.0])
@@ -87,28 +94,52 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Run the chains on the rows of X (n, d); a row of weight w (a whole number) stands for w equal rows."""
+        used, everything = self._prepare(X, sample_weight)
+        checkpoints: list[None] = [None] * self.chains
+        self._finish(self._run(checkpoints, self._warmup + self.draws * self.thin))
+        if used.shape[0] < everything.shape[0]:
+            self.labels_ = self.predict(everything)
+        return self
+
+    def _prepare(self, X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
+        """Everything before the first sweep: checks, columns, model, atoms, seed. Returns the rows that count, and all."""
+        self._check_settings()
+        everything = rows = self._rows(X, reset=True)
+        weight = as_counts(sample_weight, rows.shape[0])
+        if weight is not None and np.any(weight == 0):
+            rows, weight = rows[weight > 0], weight[weight > 0]
+        self.columns_ = self._informative_columns(rows)
+        used = rows[:, self.columns_] if self.columns_.shape[0] < rows.shape[1] else rows
+        if isinstance(self.family, Family) and self.family.n_features != used.shape[1]:
+            raise ValueError(f"the family has {self.family.n_features} features but X has {used.shape[1]} columns")
+        chosen = choose_model(used, self.family, self.prior, weight)
+        model = Model(chosen.family, chosen.prior, self.coarsening)
+        self._start_from(model, model.atoms(used, weight))
+        return rows, everything
+
+    def _check_settings(self) -> None:
         sampler_named(self.sampler)
         for name in ("chains", "draws", "thin", "n_jobs"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        rows = self._rows(X, reset=True)
-        weight = as_counts(sample_weight, rows.shape[0])
-        keep = np.ones(rows.shape[0], dtype=bool) if weight is None else weight > 0
-        used = rows[keep] if not keep.all() else rows
-        weight = None if weight is None else weight[keep]
-        if isinstance(self.family, Family) and self.family.n_features != rows.shape[1]:
-            raise ValueError(f"the family has {self.family.n_features} features but X has {rows.shape[1]} columns")
-        chosen = choose_model(used, self.family, self.prior, weight)
-        model = Model(chosen.family, chosen.prior, self.coarsening)
-        self.family_, self.prior_ = model.family, model.prior
-        self.atoms_ = model.atoms(used, weight)
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if self.warmup is not None and self.warmup < 0:
+            raise ValueError(f"warmup must not be negative, got {self.warmup}")
+        if self.loss not in LOSSES:
+            raise ValueError(f"unknown loss '{self.loss}': use one of {', '.join(LOSSES)}")
+
+    def _start_from(self, model: Model, atoms: np.ndarray) -> None:
+        """Take a model and the atoms (m, s) that the chains partition."""
+        self.family_, self.prior_, self.atoms_ = model.family, model.prior, atoms
+        self._seed = seed_of(self.random_state)
         self._warmup = max(100, self.draws // 2) if self.warmup is None else self.warmup
-        sweeps = self._warmup + self.draws * self.thin
-        self._finish(self._run([None] * self.chains, sweeps))
-        if not keep.all():
-            self.labels_ = self.predict(rows)
-        return self
+
+    def _informative_columns(self, rows: Any) -> np.ndarray:
+        """The columns that a family fitted by name uses: a Gaussian leaves out constant ones."""
+        every = np.arange(rows.shape[1])
+        if isinstance(self.family, Family) or FAMILIES[self.family].value_kind != "real":
+            return every
+        varying = rows.min(axis=0) < rows.max(axis=0)
+        return every[varying] if varying.any() else every
 
     def more_draws(self, draws: int) -> Self:
         """Go on from where the chains stopped; the draws are those of a run that never stopped."""
@@ -151,7 +182,9 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
             values = np.stack([draws.prior[:, column] for draws in self._draws])
             if not np.all(np.isnan(values)):
                 arrays[name] = values
-        return from_dict({"posterior": arrays})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Found chain dimension to be longer")  # few draws are no mistake
+            return from_dict({"posterior": arrays})
 
     def summary(self) -> Any:
         """Mean, deviation, R-hat and effective sample sizes of the scalar draws, by arviz_stats."""
@@ -182,12 +215,18 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
         rows = as_rows(X, accept_sparse=kind.accepts_sparse)
         validate_data(self, X, reset=reset, skip_check_array=True)
         require_values(rows, kind.value_kind, kind.name)
+        if reset and kind.value_kind == "real":
+            require_spread(rows)
         return rows
+
+    def _rows_used(self, X: Any) -> Any:
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        return rows[:, self.columns_] if self.columns_.shape[0] < rows.shape[1] else rows
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability (n, k) that each row belongs to each cluster of `labels_`, given that it belongs to one of them."""
-        check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        rows = self._rows_used(X)
         statistics = cluster_statistics(self._fitted_labels(), self.atoms_)
         weights = log_cluster_weights(self.model_, self.model_.counts(statistics))
         return np.exp(log_membership(self.family_, rows, statistics, weights))
@@ -208,8 +247,7 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
         For an NGGP every draw carries (u/n) kappa(n_c + 1, u)/kappa(n_c, u) and (u/n) kappa(1, u): it is their mean over
         the posterior of u that sums to one; normalising at each u ([LC15] Eq. 6) would be right for the DP only.
         """
-        check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        rows = self._rows_used(X)
         problem = Problem(self.model_, self.atoms_)
         pairs = [(labels, vector) for draws in self._draws for labels, vector in zip(draws.labels, draws.prior)]
         chosen = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), _PREDICTIVE_DRAWS)).round().astype(int))

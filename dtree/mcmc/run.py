@@ -43,7 +43,7 @@ SAMPLERS: dict[str, Sampler] = {
 class Draws(NamedTuple):
     """What a chain recorded, one row per kept sweep."""
 
-    labels: np.ndarray  # (draws, m) canonical, int32
+    labels: np.ndarray  # (draws, m) canonical, in the smallest unsigned type that holds them
     prior: np.ndarray  # (draws, p) parameters of the prior, in the order of Prior.parameters()
     log_joint: np.ndarray  # (draws,)
     n_clusters: np.ndarray  # (draws,)
@@ -95,6 +95,11 @@ def begin_chain(problem: Problem, sampler: str, seed: int, chain: int = 0, start
     rng = chain_generator(seed, chain)
     labels, prior = starting_point(problem, start or start_of_chain(chain), rng)
     state = sampler_named(sampler).function("init")(problem, labels, prior, rng)
+    if not np.isfinite(state.log_joint):
+        raise ValueError(
+            f"chain {chain} cannot start: the log joint of its first partition is {float(state.log_joint)}; rescale the "
+            "data, or give a family whose hyperparameters fit them"
+        )
     return _checkpoint(state, rng, 0)
 
 
@@ -144,16 +149,25 @@ def run_chain(
         state = step(problem, state, rng)
         elapsed = time.perf_counter() - clock
         if sweep >= warmup and (sweep - warmup) % thin == 0:
-            labels = state.labels.astype(np.int32)
-            kept.append((labels, state.prior, float(state.log_joint), int(labels.max()) + 1, elapsed))
+            k = int(state.labels.max()) + 1
+            kept.append((state.labels.astype(smallest_type(k)), state.prior, float(state.log_joint), k, elapsed))
         if time_limit is not None and elapsed > time_limit:
             break
     done = sweep + 1 if sweeps > 0 else first
     return _stack(kept, problem.m, checkpoint["state_prior"].shape[0]), _checkpoint(state, rng, done)
 
 
+def smallest_type(k: int) -> np.dtype:
+    """The smallest unsigned type for labels below k.
+
+    >>> smallest_type(256), smallest_type(257)
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return np.min_scalar_type(max(k - 1, 0))
+
+
 def _stack(kept: list[tuple[np.ndarray, np.ndarray, float, int, float]], m: int, p: int) -> Draws:
     if not kept:
-        return Draws(np.empty((0, m), np.int32), np.empty((0, p)), np.empty(0), np.empty(0, np.int64), np.empty(0))
+        return Draws(np.empty((0, m), np.uint8), np.empty((0, p)), np.empty(0), np.empty(0, np.int64), np.empty(0))
     labels, prior, log_joint, n_clusters, seconds = zip(*kept)
     return Draws(np.stack(labels), np.stack(prior), np.array(log_joint), np.array(n_clusters), np.array(seconds))

@@ -6,7 +6,8 @@ partition, proposes where to split, merge and move whole subtrees:
 - guided split-merge: a node g of G, an atom below each of its children; their cluster is divided along G, or their two
   clusters are joined (`allocate`);
 - subtree Gibbs: the members of one cluster below a node of G move together to where they are worth most;
-- local Gibbs: a Gibbs sweep over the atoms below a node of G, and now and then over all atoms.
+- births and deaths of clusters that are whole subtrees of G (`births`);
+- local Gibbs: a Gibbs sweep over the atoms below a node of G, or now and then over all atoms.
 
 Nodes are drawn by their uncertainty. The sampler of [LC15] as printed is `tgmcmc_paper`.
 """
@@ -23,7 +24,9 @@ from dtree.core.model import Model, log_phi_h
 from dtree.core.verbs import log_kappa, log_marginal_merged
 from dtree.hierarchy.incremental_forest import incremental_tree
 from dtree.mcmc.allocate import allocate, gather_members
+from dtree.mcmc.births import birth_odds, births_and_deaths
 from dtree.mcmc.clusters import (
+    canonical,
     clear_slot,
     close_slot,
     draw_index,
@@ -36,12 +39,15 @@ from dtree.mcmc.guide import Guide, draw_leaf, draw_weighted, make_guide, uncert
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.scores import refresh_slot
 
-SPLIT_MERGES = 20
-SUBTREE_MOVES = 20
-LOCAL_SWEEPS = 1
-FULL_SWEEP_ATOMS = (
-    2000  # atoms that full Gibbs sweeps visit per sweep, on average: a full sweep with this chance over m
-)
+# A sweep is 20 guided moves and a local sweep, as in [LC15], and some births and deaths. As long as a chain is young most of the
+# guided moves are splits and merges, which find the large clusters; later they are rarely accepted, and the others mix.
+EAGER_SWEEPS = 200
+SPLIT_MERGES = (20, 4)  # young, later
+SUBTREE_MOVES = (10, 16)
+BIRTHS_AND_DEATHS = 50
+FULL_SWEEP_CHANCE = 0.4  # of a full Gibbs sweep instead of a local one
+FULL_SWEEP_ATOMS = 2000  # at most so many atoms are visited by full sweeps per sweep, on average
+POLISHING_ROUNDS = 2
 
 
 class State(NamedTuple):
@@ -53,33 +59,54 @@ class State(NamedTuple):
     guide_left: np.ndarray  # (m-1,)
     guide_right: np.ndarray  # (m-1,)
     guide_weight: np.ndarray  # (2m-1,)
+    guide_birth: np.ndarray  # (2m-1,) weights of births
+    age: np.ndarray  # () sweeps since the start
 
 
 def init(problem: Problem, labels: np.ndarray, prior: np.ndarray, rng: np.random.Generator) -> State:
     """Start from a partition; the guide is built by incremental BHC over the atoms in random order."""
     at = problem.prior_at(prior)
-    log_joint = np.array(problem.log_joint(labels, at))
     if problem.m == 1:
         nothing = np.empty(0, dtype=np.int64)
-        return State(labels, prior, log_joint, nothing, nothing.copy(), np.ones(1))
+        log_joint = np.array(problem.log_joint(labels, at))
+        return State(labels, prior, log_joint, nothing, nothing.copy(), np.ones(1), np.ones(1), np.array(0))
     tree = incremental_tree(
         Model(problem.model.family, at, problem.model.coarsening), problem.atoms, rng.permutation(problem.m)
     )
-    return State(labels, prior, log_joint, tree.left, tree.right, uncertainty_weights(tree))
+    weight = uncertainty_weights(tree)
+    guide = make_guide(tree.left, tree.right, weight)
+    birth = _birth_weights(problem, guide, canonical(tree.cut()), prior, rng)
+    log_joint = np.array(problem.log_joint(labels, at))
+    return State(labels, prior, log_joint, tree.left, tree.right, weight, birth, np.array(0))
+
+
+def _birth_weights(
+    problem: Problem, guide: Guide, labels: np.ndarray, prior: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Odds (2m-1,) of births by the tree's own partition, after a few sweeps from it; the chain's partition has no part in it."""
+    work = problem.load(labels, problem.prior_at(prior))
+    moves = SPLIT_MERGES[0] + SUBTREE_MOVES[0]
+    for _ in range(POLISHING_ROUNDS):
+        work = problem.repeat(work, guided_moves, moves, guide, SPLIT_MERGES[0], SUBTREE_MOVES[0], rng)
+        work = problem.repeat(work, gibbs_sweep, problem.m, np.arange(problem.m), rng)
+    odds = np.empty(2 * problem.m - 1)
+    birth_odds(work, guide, odds)
+    return odds
 
 
 def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
     """A new guide at the current hyperparameters; only for the warm-up of a chain."""
-    return init(problem, state.labels, state.prior, rng)
+    return init(problem, state.labels, state.prior, rng)._replace(age=state.age)
 
 
-def guide_of(problem: Problem, state: State) -> Guide:
-    """The guide in the form kernels take, kept with the problem while the state's columns are the same objects."""
+def guide_of(problem: Problem, state: State) -> tuple[Guide, np.ndarray]:
+    """The guide in the form kernels take, and cumulative weights of births; kept with the problem while the state's columns are the same objects."""
     kept = getattr(problem, "_guide", None)
     if kept is None or kept[0] is not state.guide_left or kept[1] is not state.guide_weight:
         guide = make_guide(state.guide_left, state.guide_right, state.guide_weight)
-        problem._guide = kept = (state.guide_left, state.guide_weight, guide)  # type: ignore[attr-defined]
-    return kept[2]
+        births = np.cumsum(state.guide_birth)
+        problem._guide = kept = (state.guide_left, state.guide_weight, guide, births)  # type: ignore[attr-defined]
+    return kept[2], kept[3]
 
 
 @kernel
@@ -229,19 +256,20 @@ def guided_moves(work, guide, split_merges, subtree_moves, begin, rng):
 
 
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
-    """Guided moves, a local Gibbs sweep, now and then a full one; then u and the hyperparameters."""
+    """Guided moves, births and deaths, a local or a full Gibbs sweep; then u and the hyperparameters."""
     prior = problem.prior_at(state.prior)
     work = problem.load(state.labels, prior)
     everyone = np.arange(problem.m)
     if problem.m > 1:
-        guide = guide_of(problem, state)
-        moves = SPLIT_MERGES + SUBTREE_MOVES
-        work = problem.repeat(work, guided_moves, moves, guide, SPLIT_MERGES, SUBTREE_MOVES, rng)
-        for _ in range(LOCAL_SWEEPS):
+        guide, births = guide_of(problem, state)
+        late = int(state.age >= EAGER_SWEEPS)
+        split_merges, subtree_moves = SPLIT_MERGES[late], SUBTREE_MOVES[late]
+        work = problem.repeat(work, guided_moves, split_merges + subtree_moves, guide, split_merges, subtree_moves, rng)
+        work = problem.repeat(work, births_and_deaths, BIRTHS_AND_DEATHS, guide, births, BIRTHS_AND_DEATHS, rng)
+        visited = everyone
+        if rng.random() >= min(FULL_SWEEP_CHANCE, FULL_SWEEP_ATOMS / problem.m):
             g = draw_weighted(guide.node_weight, rng)
-            below = guide.order[guide.start[g] : guide.stop[g]]
-            work = problem.repeat(work, gibbs_sweep, below.shape[0], below, rng)
-    if rng.random() * problem.m < FULL_SWEEP_ATOMS:
-        work = problem.repeat(work, gibbs_sweep, problem.m, everyone, rng)
+            visited = guide.order[guide.start[g] : guide.stop[g]]
+        work = problem.repeat(work, gibbs_sweep, visited.shape[0], visited, rng)
     labels, vector, log_joint = problem.finish(work, prior, rng)
-    return state._replace(labels=labels, prior=vector, log_joint=np.array(log_joint))
+    return state._replace(labels=labels, prior=vector, log_joint=np.array(log_joint), age=state.age + 1)

@@ -20,7 +20,7 @@ from dtree.reporting.sections_clusters import cluster_section, projection_sectio
 from dtree.reporting.sections_evidence import chains_section, coclustering_section, evidence_section, trace_section
 from dtree.reporting.sections_provenance import provenance_section
 from dtree.reporting.sections_tree import tree_section
-from dtree.reporting.subject import Subject, clusters_in_words, subject_of
+from dtree.reporting.subject import Subject, subject_of
 
 # The parts of the page, in order; one that has nothing to say returns None.
 BUILDERS: tuple[Callable[[Subject], Section | None], ...] = (
@@ -100,7 +100,7 @@ def page_of(subject: Subject, title: str) -> str:
     script = "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     # Only this very script may run, whatever else may have found its way into the page.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    headline = [(number(subject.n_rows), "rows"), (number(subject.n_clusters), clusters_in_words(subject))]
+    headline = [(number(subject.n_rows), "rows"), (number(subject.n_clusters), _clusters(subject))]
     if subject.profile is not None:
         headline.insert(1, (number(subject.profile.sums.shape[1]), "features"))
     bound = getattr(subject.model, "log_evidence_bound_", None)
@@ -127,8 +127,12 @@ def page_of(subject: Subject, title: str) -> str:
     )
 
 
+def _clusters(subject: Subject) -> str:
+    return "cluster" if subject.n_clusters == 1 else "clusters"
+
+
 def _headline(subject: Subject) -> str:
-    return f"{number(subject.n_rows)} rows, {number(subject.n_clusters)} {clusters_in_words(subject)}"
+    return f"{number(subject.n_rows)} rows, {number(subject.n_clusters)} {_clusters(subject)}"
 
 
 # Where names and notes come from --------------------------------------------------------------------------------------

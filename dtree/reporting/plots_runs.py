@@ -10,7 +10,7 @@ import numpy as np
 from dtree.reporting.profile import Profile
 from dtree.reporting.projection import principal_plane
 from dtree.reporting.style import CLUSTER_COLOURS, INK, colour_of, new_axes, quiet_axes
-from dtree.reporting.subject import clusters_in_words, subject_of
+from dtree.reporting.subject import subject_of
 
 _MOST_POINTS = 20_000
 _MOST_TOGETHER = 1000
@@ -59,9 +59,9 @@ def plot_clusters(model: Any, X: Any = None, ax: Any = None, *, title: str | Non
     if 1 < k <= _LEGEND_UP_TO:
         for c in range(k):
             ax.scatter([], [], s=24, color=colour_of(c), label=str(c))
-        ax.legend(title=subject.cluster_word, fontsize=8, title_fontsize=8, frameon=False, loc="best")
+        ax.legend(title="cluster", fontsize=8, title_fontsize=8, frameon=False, loc="best")
     ax.set_title(
-        title or f"{subject.n_rows:,} rows, {k:,} {clusters_in_words(subject)}", loc="left", fontsize=11, color=INK
+        title or f"{subject.n_rows:,} rows, {k:,} cluster{'s' if k != 1 else ''}", loc="left", fontsize=11, color=INK
     )
     return ax
 
@@ -111,9 +111,19 @@ def plot_bounds(bounds_or_model: Any, ax: Any = None, *, exact: float | None = N
     low = values.min()
     ax.hlines(places, low, values, color=CLUSTER_COLOURS[0], linewidth=1.4, alpha=0.5)
     ax.plot(values, places, "o", color=CLUSTER_COLOURS[0], markersize=6)
+    paper = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 1.0}
     for value, place in zip(values, places):
         text = f"{value:.4g}" if place == 0 else f"+{value - values[0]:.3g}"
-        ax.annotate(text, (value, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
+        ax.annotate(
+            text,
+            (value, place),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=INK,
+            bbox=paper,
+        )
     if exact is not None:
         ax.axvline(exact, color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
         ax.annotate(
@@ -132,7 +142,8 @@ def plot_traces(model: Any, axes: Any = None) -> Any:
 
     Parameters
     ----------
-    model : a fitted model that keeps such a trace: `DPMixtureMCMC`, `DPMixtureVB`, `BayesKMeans`, `BHC(optimize=True)`.
+    model : a fitted model that keeps such a trace: `DPMixtureMCMC`, `DPMixtureVB`, `BayesKMeans`,
+        `DiffusionTree("mcmc")`, `BHC(optimize=True)`.
     axes : one Matplotlib axes for each quantity; a new figure when None.
 
     Returns an array of axes, one for each quantity.
@@ -168,13 +179,16 @@ def plot_traces(model: Any, axes: Any = None) -> Any:
 def traces_of(model: Any) -> dict[str, tuple[str, list[np.ndarray]]]:
     """Traces by name: what a step is called, and one line for each chain."""
     posterior = getattr(model, "posterior_", None)
-    if posterior is not None:
+    if posterior is not None and hasattr(model, "partitions_"):
         found = {str(name): np.asarray(draws, dtype=float) for name, draws in posterior["posterior"].data_vars.items()}
         return {
             name.replace("_", " "): ("draw", list(values))
             for name, values in found.items()
             if values.ndim == 2 and np.all(np.isfinite(values))
         }
+    joint = np.asarray(getattr(model, "log_joint_", ()), dtype=float)
+    if joint.ndim == 2 and joint.size:
+        return {"log joint": ("draw", list(joint))}
     passes = getattr(model, "trace_", None)
     if passes and hasattr(passes[0], "objective"):
         return {

@@ -31,14 +31,14 @@ def cluster_section(subject: Subject) -> Section:
     texts = cluster_features(subject, order)
     pictures = _pictures(subject, order)
     examples = _examples(subject, order)
-    headers = [subject.cluster_word, "rows", "share", "unlike the rest in"]
+    headers = ["cluster", "rows", "share", "unlike the rest in"]
     if pictures:
         headers.insert(1, "mean")
     if examples:
         headers.append("for example")
     rows = []
     for place, cluster in enumerate(order):
-        button = Markup('<button type="button" class="show" data-cluster="{0}" aria-label="Show {1} {0} in the tree">{2}{0}</button>').format(int(cluster), subject.cluster_word, swatch(int(cluster)))  # fmt: skip
+        button = Markup('<button type="button" class="show" data-cluster="{0}" aria-label="Show cluster {0} in the tree">{1}{0}</button>').format(int(cluster), swatch(int(cluster)))  # fmt: skip
         share = f"{100 * sizes[cluster] / sizes.sum():.3g}%"
         row = [button, number(int(sizes[cluster])), share, texts[place] if texts else "not known for this family"]
         if pictures:
@@ -47,12 +47,12 @@ def cluster_section(subject: Subject) -> Section:
             row.append(examples[place])
         rows.append(row)
     numeric = (2, 3) if pictures else (1, 2)
-    html = table(headers, rows, f"{subject.cluster_word.capitalize()} sizes and distinguishing features", numeric)
+    html = table(headers, rows, "Cluster sizes and distinguishing features", numeric)
     if sizes.shape[0] > _MOST_CLUSTERS:
         html += Markup("<p>And {} smaller ones.</p>").format(number(sizes.shape[0] - _MOST_CLUSTERS))
     if subject.profile is not None:
         html = Markup('<p class="hint">{}</p>').format(_EXPLAINED[subject.profile.kind]) + html
-    return Section("clusters", "Branches" if subject.cluster_word == "branch" else "Clusters", html)
+    return Section("clusters", "Clusters", html)
 
 
 def cluster_features(subject: Subject, clusters: np.ndarray) -> list[Markup]:
@@ -103,7 +103,7 @@ def _pictures(subject: Subject, clusters: np.ndarray) -> list[Markup]:
     bright = np.zeros((means.shape[0], height * width))
     bright[:, columns] = np.rint(255 * (means - low) / (high - low if high > low else 1.0))
     return [
-        png(bright[place].reshape(height, width), f"mean picture of {subject.cluster_word} {cluster}", "mean")
+        png(bright[place].reshape(height, width), f"mean picture of cluster {cluster}", "mean")
         for place, cluster in enumerate(clusters)
     ]
 
@@ -147,7 +147,7 @@ def projection_section(subject: Subject) -> Section | None:
         row = keep[place]
         x, y = frame.at(*xy[place])
         text = names[row] if names is not None else ("row" if single or some.kind == "token" else "leaf") + f" {row}"
-        text += f", {subject.cluster_word} {cluster[row]}" + ("" if single else f", {number(float(np.rint(weight[place])))} rows")  # fmt: skip
+        text += f", cluster {cluster[row]}" + ("" if single else f", {number(float(np.rint(weight[place])))} rows")  # fmt: skip
         dots.append(
             Markup('<circle class="point f{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>').format(
                 int(cluster[row]) % 10, x, y, round(float(radius[place]), 1), text
@@ -158,7 +158,7 @@ def projection_section(subject: Subject) -> Section | None:
         join(dots),
         f"first component ({100 * share[0]:.0f}% of the variance)",
         f"second component ({100 * share[1]:.0f}%)",
-        f"{len(keep)} {what} in the plane of the first two principal components, coloured by {subject.cluster_word}",
+        f"{len(keep)} {what} in the plane of the first two principal components, coloured by cluster",
     )
     total = subject.points_in_all or points.sums.shape[0]
     text = f"{number(len(keep))} of {number(total)} {what}" if len(keep) < total else f"All {number(total)} {what}"

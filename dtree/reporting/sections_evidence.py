@@ -43,13 +43,17 @@ def evidence_section(subject: Subject) -> Section | None:
             "variational bound": getattr(model, "elbo_", None),
             "log evidence of the best tree": getattr(model, "log_evidence_", None),
         }
-        known = [(name, _nats(value)) for name, value in single.items() if value is not None and np.isfinite(value)]
+        known = [
+            (name, _nats(value))
+            for name, value in single.items()
+            if value is not None and np.ndim(value) == 0 and np.isfinite(value)
+        ]
         if getattr(model, "elbo_is_bound_", True) is False:
             known.append(("remark", "the variational bound is an expansion here and may lie above the evidence"))
         if known:
             parts.append(facts(known))
     kept = getattr(model, "log_evidences_", None)
-    if kept is not None and np.all(np.isfinite(kept)):
+    if kept is not None and np.all(np.isfinite(kept)) and len(kept) == len(model.weights_):
         rows = [[place, _nats(value), f"{weight:.3f}"] for place, (value, weight) in enumerate(zip(kept, model.weights_))]  # fmt: skip
         parts.append(table(["tree", "log evidence", "weight"], rows, "Kept trees", (0, 1, 2)))
     return Section("evidence", "Evidence", Markup("").join(parts)) if parts else None
@@ -90,13 +94,18 @@ def trace_section(subject: Subject) -> Section | None:
         if trace.shape[0] > 1:
             place = _thin(trace.shape[0])
             parts.append(line_chart([(words, place, trace[place])], "iteration", words, f"{words} by iteration"))
+    joint = np.asarray(getattr(model, "log_joint_", ()), dtype=float)
+    if joint.ndim == 2 and joint.size:
+        place = _thin(joint.shape[1])
+        lines = [(f"walk {walk}", place, joint[walk, place]) for walk in range(joint.shape[0])]
+        parts.append(line_chart(lines, "draw", "log joint density", "Log joint density of the sampled trees"))
     return Section("traces", "How the fit went", Markup("").join(parts)) if parts else None
 
 
 def chains_section(subject: Subject) -> Section | None:
     """Traces of the chains, R-hat and effective sample sizes."""
     posterior = getattr(subject.model, "posterior_", None)
-    if posterior is None:
+    if posterior is None or not hasattr(subject.model, "partitions_"):
         return None
     summary = subject.model.summary()
     columns = [str(name) for name in summary.columns]

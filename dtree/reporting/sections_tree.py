@@ -103,7 +103,6 @@ def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]])
         "r": None if shape.r is None else [_short(value) for value in shape.r[m:]],
         "p": None if shape.p is None else [_short(value) for value in shape.p],
         "cluster": subject.leaf_cluster.tolist(),
-        "clusterWord": subject.cluster_word,
         "names": None,
         "rows": None,
         "kind": subject.profile.kind if subject.profile is not None else None,

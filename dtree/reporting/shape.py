@@ -100,19 +100,3 @@ def shape_of_diffusion(columns: Columns, rows: np.ndarray | None = None) -> Shap
     for fork in range(m - 1):
         size[m + fork] = size[left[fork]] + size[right[fork]]
     return Shape(left, right, size, columns.rest[m:].copy(), "time")
-
-
-def main_branches(shape: Shape, wanted: int = 8) -> np.ndarray:
-    """The branch (m,) of every leaf after opening the highest forks: colours for a tree that has no clusters."""
-    m = shape.n_leaves
-    branch, count = np.zeros(2 * m - 1, dtype=np.int64), 1
-    highest = np.lexsort((-np.arange(m - 1), -shape.height))  # a parent before a child of the same height
-    for fork in highest[: max(0, min(wanted, m) - 1)]:
-        branch[shape.right[fork]] = count
-        count += 1
-    # A child keeps the number of its parent unless it began a branch of its own.
-    for fork in range(m - 2, -1, -1):
-        for child in (shape.left[fork], shape.right[fork]):
-            if branch[child] == 0:
-                branch[child] = branch[m + fork]
-    return np.unique(branch[:m], return_inverse=True)[1]

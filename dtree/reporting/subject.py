@@ -14,7 +14,7 @@ from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.statistics import cluster_statistics
 from dtree.reporting.profile import Profile, profile_of
-from dtree.reporting.shape import Shape, main_branches, shape_of_diffusion, shape_of_tree
+from dtree.reporting.shape import Shape, shape_of_diffusion, shape_of_tree
 
 
 @dataclass(eq=False)
@@ -37,7 +37,6 @@ class Subject:
     points_in_all: int | None = None
     row_names: list[str] | None = None
     feature_names: list[str] | None = None
-    cluster_word: str = "cluster"
     remark: str = ""
     image_shape: tuple[int, int] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
@@ -69,13 +68,6 @@ class Subject:
         for row, leaf in enumerate(self.row_leaf):
             names[leaf] = self.row_names[row]
         return names if all(self.shape.size[: self.shape.n_leaves] == 1) else None
-
-
-def clusters_in_words(subject: Subject) -> str:
-    """What the clusters of a model are called, one or many."""
-    if subject.cluster_word == "branch":
-        return "main branch" if subject.n_clusters == 1 else "main branches"
-    return "cluster" if subject.n_clusters == 1 else "clusters"
 
 
 def subject_of(model: Any) -> Subject:
@@ -190,24 +182,25 @@ def _of_variational(model: Any) -> Subject:
 
 
 def _of_diffusion(model: Any) -> Subject:
-    atoms = model.atoms_
-    shape = shape_of_diffusion(model.tree_, None if atoms is None else atoms.rows)
+    prepared = model.prepared_
+    shape = shape_of_diffusion(model.tree_, prepared.rows)
     m = shape.n_leaves
-    # Leaf messages are kept in standard units (latent ones for binary rows).
-    means = np.array(atoms.mean if atoms is not None else model.fits_[0].leaves.mean, dtype=np.float64)
     rows = shape.size[:m].astype(np.float64)
-    means = np.where(np.isfinite(means), means, 0.0)
-    profile = Profile("standard", means * rows[:, None], rows, np.asarray(model.offset_), np.asarray(model.scale_))
+    # Where the leaves are believed to be: latent units for binary rows, whatever was missing filled in.
+    means = model.node_locations()[0][:m]
+    centre = rows @ means / rows.sum()
+    spread = np.sqrt(rows @ (means - centre) ** 2 / rows.sum())
+    spread = np.where(spread > 1e-12, spread, 1.0)
+    several = m < prepared.leaf_of_row.shape[0]
     return Subject(
         model,
         f"Dirichlet diffusion tree ({model.inference})",
         shape,
-        main_branches(shape),
-        profile if np.isfinite(means).all() else None,
-        row_leaf=np.arange(m) if atoms is None else None,
-        cluster_word="branch",
-        remark="A diffusion tree has no clusters; the colours are its main branches."
-        + ("" if atoms is None else " Every leaf is a summary of several rows."),
+        model._node_labels[:m],
+        Profile("standard", (means - centre) / spread * rows[:, None], rows, centre, spread),
+        row_leaf=prepared.leaf_of_row,
+        remark="A diffusion tree has no clusters of its own; they are its branches below a cut in time."
+        + (" A leaf may be a summary of several rows." if several else ""),
     )
 
 

@@ -132,7 +132,7 @@ def read_zarr(path: Path, choice: Choice) -> Rows:
     elif choice.array is not None:
         raise ValueError(f"{path} is one array, so an array cannot be chosen by name ('{choice.array}')")
     numbers_in(node, what)
-    _refuse_pickles(node, what)
+    refuse_pickles(node, what)
     require_memory(node.nbytes, what)
     X = np.asarray(node[...])
     names = {
@@ -141,7 +141,8 @@ def read_zarr(path: Path, choice: Choice) -> Rows:
     return take_labels(Rows(X, names["feature_names"], names["row_names"], source=str(path)), choice.labels_column)
 
 
-def _refuse_pickles(array: Any, what: str) -> None:
+def refuse_pickles(array: Any, what: str) -> None:
+    """Raise one sentence when reading a zarr array would unpickle anything."""
     # Version 2 of the format allows a filter that unpickles what it reads, which would run any code the file holds.
     metadata = array.metadata.to_dict()
     if "pickle" in str([metadata.get(key) for key in ("filters", "compressor", "codecs")]).lower():

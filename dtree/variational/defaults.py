@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dtree.core.families import FAMILIES, Family, moments_of
+from dtree.core.families import FAMILIES, Family, Moments, moments_of
 from dtree.variational.fitting import fit_in_memory
 from dtree.variational.starts import kmeans_labels, one_hot
 from dtree.variational.steps import Rule, make_block
@@ -19,20 +19,29 @@ from dtree.variational.variants import Variant
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _ROWS = 2000
 _ITERATIONS = 12
-_CENTRES = (2, 4, 8, 16)
+_CENTRES = (2, 4, 8, 16, 32, 64)
 
 
 def family_from_data(kind: str | Family, X: Any, weight: np.ndarray | None = None) -> list[Family]:
     """The family itself, anchored at the data, or the defaults of its kind for several shares of variance."""
+    with_covariance = not isinstance(kind, Family) and kind in FAMILIES and FAMILIES[kind].needs_covariance
+    return family_from_moments(kind, moments_of(X, with_covariance=with_covariance, weight=weight))
+
+
+def family_from_moments(kind: str | Family, moments: Moments) -> list[Family]:
+    """The same for data of which only the moments are known.
+
+    >>> moments = Moments(10.0, np.zeros(2), np.ones(2), None)
+    >>> len(family_from_moments("gaussian-diag", moments)) == len(SHARES)
+    True
+    """
     if isinstance(kind, Family):
-        if kind.n_features != X.shape[1]:
-            raise ValueError(f"the family has {kind.n_features} features but the data have {X.shape[1]}")
-        return [kind.anchored(moments_of(X, with_covariance=False, weight=weight))]
+        if kind.n_features != moments.mean.shape[0]:
+            raise ValueError(f"the family has {kind.n_features} features but the data have {moments.mean.shape[0]}")
+        return [kind.anchored(moments)]
     if kind not in FAMILIES:
         raise ValueError(f"unknown family {kind!r}: choose one of {', '.join(FAMILIES)} or give a family object")
-    family_type = FAMILIES[kind]
-    moments = moments_of(X, with_covariance=family_type.needs_covariance, weight=weight)
-    return [family_type.defaults(moments, share) for share in SHARES]
+    return [FAMILIES[kind].defaults(moments, share) for share in SHARES]
 
 
 def choose_by_bound(

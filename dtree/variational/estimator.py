@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Integral, Real
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dtree.core.families import FAMILIES, Family
-from dtree.variational.defaults import choose_by_bound, family_from_data
+from dtree.core.checks import require_spread, varying_columns
+from dtree.core.families import FAMILIES, Family, Moments
+from dtree.variational.defaults import choose_by_bound, family_from_data, family_from_moments
 from dtree.variational.escapes import escape
 from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.label_kernels import conditional_log_prior, softmax_rows
 from dtree.variational.likelihood import expectation_of
 from dtree.variational.memoised import Memory, fingerprint
 from dtree.variational.predictive import log_predictive
+from dtree.variational.settings import check_settings, checked_weight
 from dtree.variational.starts import given_start, kmeans_labels, one_hot
 from dtree.variational.steps import Rule, e_step, make_block
-from dtree.variational.sums_of_bernoullis import EXPECTATIONS
 from dtree.variational.variants import variant_named
 from dtree.variational.weights import expected_weights
 
 DEFAULT_TRUNCATION = 40
 _EXACT_SWEEP_ROWS = 5000
 _PREDICT_ROWS = 8192
+_SAMPLE_ITERATIONS = 500  # a sample is fitted to the end, however few passes over all rows may follow
+_SAMPLE_TOLERANCE = 1e-6  # ... and no further than the passes will have to move it anyway
 _DISTINCT_ROWS = 20_000  # above this, sorting rows to find equal ones costs more than it brings
 
 
@@ -62,7 +64,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
     elbo_is_bound_ : False when a collapsed variant had too many rows for its exact bound and an expansion is reported, which
         can lie above the evidence.
     weights_ : (T,) mean mixture weights, components that hold rows first, in decreasing size. components_ : dict of named posterior means, also as attributes (`means_`, ...).
-    labels_, n_clusters_, statistics_, family_, alpha_, truncation_, n_iter_, converged_.
+    labels_, n_clusters_, statistics_, family_, alpha_, truncation_, n_iter_, converged_; columns_ : the columns used.
 
     >>> import numpy as np
     >>> random = np.random.default_rng(0)
@@ -112,19 +114,21 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to the rows of X (n, d); `sample_weight` (n,) says how many equal rows each stands for."""
         self._check_settings()
-        warm = self.warm_start and hasattr(self, "fit_")
+        before = getattr(self, "n_features_in_", None)
         X = self._check_rows(X, reset=True)
-        weight = _checked_weight(sample_weight, X.shape[0])
-        if warm and X.shape[1] == self.family_.n_features:
+        weight = checked_weight(sample_weight, X.shape[0])
+        warm = self.warm_start and hasattr(self, "fit_") and X.shape[1] == before
+        if warm:
             rule, size, centres = self._rule(self.family_, self.alpha_), self.truncation_, 0
         else:
-            warm = False
             size = self._size_for(weight)
+            self.columns_ = self._informative_columns(X, weight)
+        X = self._used(X)
         self._check_exact(weight, X.shape[0])
         rows_given = X
         X, weight = self._distinct(X, weight)
         if not warm:
-            family, centres = self._family_and_centres(X, size, weight)
+            family, centres = self._family_and_centres(family_from_data(self.family, X, weight), X, size, weight)
             rule = self._rule(family, float(self.alpha))
         best = self._best_fit(X, weight, rule, size, centres, warm)
         self._memory: Memory | None = None
@@ -150,6 +154,24 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         assert best is not None
         return best
 
+    def fit_sample(self, X: Any, moments: Moments, rows: int) -> Fit:
+        """Where a fit over `rows` rows in partitions starts: the best fit to a sample X (m, d) of them, scaled up.
+
+        `moments` are those of all rows; X holds the columns in use only. Nothing is remembered in this object.
+        """
+        self._check_settings()
+        weight = np.ones(X.shape[0])
+        size = self._size_for(np.array([float(rows)]))
+        X, weight = self._distinct(X, weight)
+        family, centres = self._family_and_centres(family_from_moments(self.family, moments), X, size, weight)
+        to_the_end = {"max_iter": max(self.max_iter, _SAMPLE_ITERATIONS), "tol": max(self.tol, _SAMPLE_TOLERANCE)}
+        fit = (
+            clone(self)
+            .set_params(**to_the_end)
+            ._best_fit(X, weight, self._rule(family, float(self.alpha)), size, centres, warm=False)
+        )
+        return replace(fit, sums=fit.sums.scaled(rows / fit.sums.rows))
+
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, batch: str | None = None) -> Self:
         """Visit one batch of rows; a batch seen before (same rows, or same `batch` name) replaces its old contribution.
 
@@ -159,13 +181,17 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         self._check_settings()
         first = getattr(self, "_memory", None) is None
         X = self._check_rows(X, reset=first and not hasattr(self, "fit_"))
-        weight = _checked_weight(sample_weight, X.shape[0])
+        weight = checked_weight(sample_weight, X.shape[0])
+        if first and not hasattr(self, "fit_"):
+            self.columns_ = np.arange(X.shape[1])  # what is constant in this batch may vary in the next
+        X = self._used(X)
         if first:
             if hasattr(self, "fit_"):
                 rule, start = self.fit_.rule, self.fit_.sums
             else:
                 size = self._size_for(weight)
-                family, centres = self._family_and_centres(X, size, weight)
+                candidates = family_from_data(self.family, X, weight)
+                family, centres = self._family_and_centres(candidates, X, size, weight)
                 rule = self._rule(family, float(self.alpha))
                 fit = self._best_fit(X, weight, rule, size, centres, warm=False)
                 rule, start = fit.rule, fit.sums
@@ -184,7 +210,6 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         self.truncation_ = fit.sums.counts.shape[0]
         self.elbo_, self.elbo_trace_, self.elbo_is_bound_ = fit.elbo, np.array(fit.trace), fit.is_bound
         self.n_iter_, self.converged_ = max(1, len(fit.trace) - 1), fit.converged
-        self.n_features_in_ = rule.family.n_features
         self._present(np.argsort(-fit.sums.counts, kind="stable"))
 
     def _present(self, order: np.ndarray) -> None:
@@ -198,7 +223,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
             setattr(self, f"{name}_", values)
 
     def _label(self, X: Any) -> Self:
-        best = self._shown[self._responsibilities(X).argmax(axis=1)]
+        best = self._best_components(X)
         holds_rows = np.bincount(best, minlength=self.truncation_) > 0
         self._present(np.lexsort([-self.fit_.sums.counts, ~holds_rows]))  # so labels are 0, 1, ... without gaps
         rank = np.empty(self.truncation_, dtype=np.int64)
@@ -207,21 +232,31 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         self.n_clusters_ = int(holds_rows.sum())
         return self
 
+    def _best_components(self, X: Any) -> np.ndarray:
+        """The most probable component (n,) of each row, numbered as in `fit_`."""
+        return self._shown[self._argmax(X)]
+
+    def _argmax(self, X: Any) -> np.ndarray:
+        """The same numbered as shown, without holding the responsibilities of all rows."""
+        starts = range(0, X.shape[0], _PREDICT_ROWS)
+        return np.concatenate([self._responsibilities(X[i : i + _PREDICT_ROWS]).argmax(axis=1) for i in starts])
+
     # Prediction ---------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Responsibilities (n, T): the q(z) that the fitted components and weights give each row."""
         check_is_fitted(self, "fit_")
-        return self._responsibilities(self._check_rows(X, reset=False))
+        return self._responsibilities(self._used(self._check_rows(X, reset=False)))
 
     def predict(self, X: Any) -> np.ndarray:
         """The component (n,) with the largest responsibility."""
-        return self.predict_proba(X).argmax(axis=1)
+        check_is_fitted(self, "fit_")
+        return self._argmax(self._used(self._check_rows(X, reset=False)))
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log predictive density (n,): weights at expected counts times each component's predictive density."""
         check_is_fitted(self, "fit_")
-        X = self._check_rows(X, reset=False)
+        X = self._used(self._check_rows(X, reset=False))
         log_weights = np.log(self.weights_)
         parts = [
             logsumexp(
@@ -255,26 +290,7 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
     # Checks -------------------------------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
-        variant_named(self.variant)
-        for name, choices in (
-            ("expectation", EXPECTATIONS),
-            ("schedule", ("parallel", "sequential")),
-            ("order", ("best", "size")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(choices)}")
-        if not (isinstance(self.alpha, Real) and math.isfinite(self.alpha) and self.alpha > 0):
-            raise ValueError(f"alpha must be a positive number, got {self.alpha!r}")
-        for name, least in (("max_iter", 1), ("n_init", 1), ("split_merge", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, Integral | bool) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-        if self.truncation is not None and (not isinstance(self.truncation, Integral) or self.truncation < 2):
-            raise ValueError(
-                f"truncation must be at least 2, got {self.truncation!r}: with one component there is nothing to infer"
-            )
-        if isinstance(self.init, str) and self.init not in ("auto", "kmeans", "random"):
-            raise ValueError(f"unknown init {self.init!r}: give 'auto', 'kmeans', 'random', labels or responsibilities")
+        check_settings(self)
 
     def _family_type(self) -> type[Family]:
         if isinstance(self.family, Family):
@@ -299,6 +315,17 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
                 f"the {family.name} family needs counts (whole numbers, not negative): choose another family"
             )
         return X
+
+    def _informative_columns(self, X: Any, weight: np.ndarray) -> np.ndarray:
+        """The columns a family fitted by name uses: a Gaussian leaves out constant ones, about which it can say nothing."""
+        if isinstance(self.family, Family) or self._family_type().value_kind != "real":
+            return np.arange(X.shape[1])
+        require_spread(X)
+        return varying_columns(X[weight > 0])
+
+    def _used(self, X: Any) -> Any:
+        """The columns of X that the model uses."""
+        return X if self.columns_.shape[0] == X.shape[1] else np.ascontiguousarray(X[:, self.columns_])
 
     def _size_for(self, weight: np.ndarray) -> int:
         rows = int(weight.sum() + 0.5) if np.all(weight == np.floor(weight)) else weight.shape[0]
@@ -341,8 +368,9 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         return [np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(number)]
 
-    def _family_and_centres(self, X: Any, size: int, weight: np.ndarray) -> tuple[Family, int]:
-        candidates = family_from_data(self.family, X, weight)
+    def _family_and_centres(
+        self, candidates: list[Family], X: Any, size: int, weight: np.ndarray
+    ) -> tuple[Family, int]:
         automatic = isinstance(self.init, str) and self.init == "auto"
         if len(candidates) == 1 and not automatic:
             return candidates[0], size
@@ -365,18 +393,3 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         tags.input_tags.sparse = bool(family is not None and family.accepts_sparse)
         tags.input_tags.positive_only = bool(family is not None and family.value_kind != "real")
         return tags
-
-
-def _checked_weight(sample_weight: Any, rows: int) -> np.ndarray:
-    if sample_weight is None:
-        return np.ones(rows)
-    weight = np.ascontiguousarray(sample_weight, dtype=np.float64)
-    if weight.shape != (rows,):
-        raise ValueError(f"sample_weight must have one number per row ({rows}), not shape {weight.shape}")
-    if not np.all(np.isfinite(weight)) or weight.min() < 0:
-        raise ValueError(
-            "sample_weight must be finite and not negative: it says how many equal rows each row stands for"
-        )
-    if weight.sum() <= 0:
-        raise ValueError("sample_weight sums to zero: give at least one row a positive weight")
-    return weight

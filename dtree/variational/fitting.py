@@ -10,15 +10,12 @@ engine. A pass needs three methods:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from dtree.variational.steps import (
     Block,
@@ -36,6 +33,7 @@ from dtree.variational.steps import (
     with_learned_alpha,
 )
 from dtree.variational.sweeps import exact_sweep, expanded_sequential_sweep
+from dtree.variational.threads import available_threads, one_blas_thread
 from dtree.variational.weights import exact_log_prior
 
 EXACT_BOUND_ROWS = 1000  # the exact collapsed bound costs T n^2 each iteration; above this the expansion is reported
@@ -81,33 +79,43 @@ def ascend(
     """Iterate from `sums` until the bound changes by less than `tol` per row, at most `max_iter` E-steps."""
     trace: list[float] = []
     for iteration in range(max_iter + 1):
-        if learn_alpha:
-            rule = with_learned_alpha(sums, rule)
-        order = order_of(sums, rule)
-        if order is not None:
-            sums = sums.permuted(order)
-            rows.permute(order)
-        log_prior = rows.exact_log_prior(rule)
-        trace.append(bound(sums, rule, log_prior))
+        settled = settle(rows, sums, rule, learn_alpha)
+        sums, rule = settled.sums, settled.rule
+        trace.append(settled.elbo)
         if progress is not None:
             progress(iteration, trace[-1])
-        is_bound = log_prior is not None or not rule.variant.collapsed
-        converged = iteration > 0 and abs(trace[-1] - trace[-2]) < tol * sums.rows
+        converged = has_converged(trace, tol, sums.rows)
         if converged or iteration == max_iter:
             break
         sums = rows.run(m_step(sums, rule))
-    return Fit(sums, rule, trace[-1], is_bound, trace, converged)
+    return Fit(sums, rule, trace[-1], settled.is_bound, trace, converged)
 
 
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+class Settled(NamedTuple):
+    """Sums of a pass with everything that follows from them done."""
+
+    sums: Sums
+    rule: Rule
+    elbo: float
+    is_bound: bool
 
 
-def _available_threads() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    blas = [pool["num_threads"] for pool in _blas().info() if pool["user_api"] == "blas"]
-    return max(1, min([cores, *blas]))
+def settle(rows: Pass, sums: Sums, rule: Rule, learn_alpha: bool) -> Settled:
+    """What happens between two passes: alpha learned, labels brought into their best order, the bound."""
+    if learn_alpha:
+        rule = with_learned_alpha(sums, rule)
+    order = order_of(sums, rule)
+    if order is not None:
+        sums = sums.permuted(order)
+        rows.permute(order)
+    log_prior = rows.exact_log_prior(rule)
+    is_bound = log_prior is not None or not rule.variant.collapsed
+    return Settled(sums, rule, bound(sums, rule, log_prior), is_bound)
+
+
+def has_converged(trace: list[float], tol: float, rows: float) -> bool:
+    """Whether the last pass changed the bound by less than `tol` nats per row."""
+    return len(trace) > 1 and abs(trace[-1] - trace[-2]) < tol * rows
 
 
 class InMemory:
@@ -172,13 +180,13 @@ class InMemory:
 
         threads = self.threads
         if threads is None:
-            threads = _available_threads() if len(self.block) * size * width > _PARALLEL_WORK else 1
+            threads = available_threads() if len(self.block) * size * width > _PARALLEL_WORK else 1
         total = empty_sums(state.variant, size, width)
         if threads == 1 or len(pieces) == 1:
             for start in pieces:
                 total = total + one(start)
             return total
-        with _blas().limit(limits=1), ThreadPoolExecutor(threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
             for sums in pool.map(one, pieces):
                 total = total + sums
         return total

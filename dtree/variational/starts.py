@@ -39,6 +39,9 @@ def kmeans_labels(
     from sklearn.exceptions import ConvergenceWarning
 
     points = as_points(family, X)
+    if sparse.issparse(points):  # scikit-learn takes 32-bit indices only
+        parts = points.data, points.indices.astype(np.int32), points.indptr.astype(np.int32)
+        points = sparse.csr_matrix(parts, shape=points.shape)
     rows = points.shape[0]
     chosen = slice(None) if rows <= _KMEANS_ROWS else np.sort(random.choice(rows, _KMEANS_ROWS, replace=False))
     sample = points[chosen]

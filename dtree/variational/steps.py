@@ -94,6 +94,16 @@ class Sums:
         """Expected counts (T,)."""
         return self.statistics[:, 0]
 
+    def scaled(self, factor: float) -> Sums:
+        """What `factor` times as many rows of the same kind would give."""
+        return Sums(
+            factor * self.statistics,
+            factor * self.entropy,
+            factor * self.gram,
+            factor * self.log_zero,
+            factor * self.rows,
+        )
+
     def permuted(self, order: np.ndarray) -> Sums:
         """The same sums with label order[i] renamed to i."""
         gram = self.gram[np.ix_(order, order)] if self.gram.size else self.gram

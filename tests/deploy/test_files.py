@@ -129,10 +129,25 @@ def test_a_job_fits_first_and_resumes_after(tmp_path, pretend_dtree):
     words = ("fit_or_resume.sh", "tls://s:8786", "a.zarr", str(run), "--family", "poisson")
     first = _script(*words, environment=pretend_dtree)
     assert first.stdout == f"fit a.zarr --out {run} --scheduler tls://s:8786 --family poisson\n"
-    run.mkdir()
-    (run / "zarr.json").write_text("{}")
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "staged").mkdir()
+    (run / "zarr.json").write_text("{}")  # it died before its first checkpoint: nothing to resume
+    assert _script(*words, environment=pretend_dtree).stdout == first.stdout
+    assert not run.exists()
+    (run / "checkpoints" / "gen-00000000").mkdir(parents=True)
     assert _script(*words, environment=pretend_dtree).stdout == f"resume {run} --scheduler tls://s:8786\n"
     assert _script("fit_or_resume.sh", "tls://s:8786", environment=pretend_dtree).returncode == 2
+
+
+def test_a_job_leaves_other_folders_alone(tmp_path, pretend_dtree):
+    for name in ("tree", "notes.txt", ".hidden"):
+        run = tmp_path / f"with {name}"
+        (run / "model").mkdir(parents=True)
+        (run / name).mkdir()
+        found = _script("fit_or_resume.sh", "tls://s:8786", "a.zarr", str(run), environment=pretend_dtree)
+        assert found.returncode == 2
+        assert "is in the way" in found.stderr
+        assert (run / name).exists()
 
 
 def test_the_entry_point_copies_kernels_that_it_cannot_write():

@@ -42,12 +42,27 @@ def test_workers_have_one_thread_and_tls(tmp_path):
 
 def test_a_run_that_has_begun_is_resumed(tmp_path):
     run = tmp_path / "run.zarr"
-    run.mkdir()
+    (run / "checkpoints" / "gen-00000000").mkdir(parents=True)
     (run / "zarr.json").write_text("{}")
+    run_on_slurm.clear_unborn(run)
     options = run_on_slurm.parse(["a.zarr", str(run), "--", "--family", "poisson"])
     words = run_on_slurm.command(options, "tls://node1:8786", tmp_path)
     assert words[:3] == ["dtree", "resume", str(run)]
     assert "--family" not in words
+
+
+def test_a_run_that_died_before_its_first_checkpoint_starts_over(tmp_path):
+    run, other = tmp_path / "run.zarr", tmp_path / "other.zarr"
+    for folder in (run, other):
+        (folder / "checkpoints").mkdir(parents=True)
+        (folder / "zarr.json").write_text("{}")
+    (other / "tree").mkdir()  # something else, and not ours to remove
+    for folder in (run, other, tmp_path / "missing.zarr"):
+        run_on_slurm.clear_unborn(folder)
+    assert not run.exists()
+    assert (other / "zarr.json").exists()
+    options = run_on_slurm.parse(["a.zarr", str(run)])
+    assert run_on_slurm.command(options, "tls://node1:8786", tmp_path)[:2] == ["dtree", "fit"]
 
 
 def test_workers_end_before_slurm_ends_them():

@@ -7,6 +7,7 @@ import pytest
 
 from dtree.diffusion import message_passing as mp
 from dtree.diffusion import prior
+from dtree.diffusion import time_messages as tm
 from dtree.diffusion.belief import leaves_from_data
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.tree import children_first
@@ -21,8 +22,8 @@ def test_gaussian_times_equal_dense_algebra() -> None:
     branch = np.column_stack([rng.uniform(0.5, 2, 2 * n - 1), rng.normal(size=2 * n - 1)])
     order = children_first(columns.child, columns.root)
     up, down, out = np.zeros((2 * n - 1, 2)), np.zeros((2 * n - 1, 2)), np.empty((n - 1, 2))
-    total, proper = mp.gaussian_times(order, columns.parent, columns.child, columns.root, node, branch, up, down)
-    mp.marginals(order, columns.parent, branch, up, down, out)
+    total, proper = tm.gaussian_times(order, columns.parent, columns.child, columns.root, node, branch, up, down)
+    tm.marginals(order, columns.parent, branch, up, down, out)
     precision, shift, constant = np.diag(node[:, 0]), node[:, 1].copy(), 0.0
     for i in range(2 * n - 1):
         row, offset = np.zeros(n - 1), 0.0
@@ -54,7 +55,7 @@ def test_gaussian_times_equal_dense_algebra() -> None:
         without = precision - tau * np.outer(row, row)
         pull = shift - (nu - tau * offset) * row
         expected = row @ np.linalg.solve(without, pull) + offset, row @ np.linalg.solve(without, row)
-        assert mp.branch_cavity(i, columns.parent, up, down) == pytest.approx(expected)
+        assert tm.branch_cavity(i, columns.parent, up, down) == pytest.approx(expected)
 
 
 @CASES

@@ -38,10 +38,11 @@ def reference(tmp_path_factory):
     return folder
 
 
-def start(*command: str) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": _ROOT, "OMP_NUM_THREADS": "1"}
+def start(*command: str, through: tuple[str, ...] = (), **settings: str) -> subprocess.Popen:
+    """A Python process, started by the command `through` if there is one, with more environment variables."""
+    environment = {**os.environ, "PYTHONPATH": _ROOT, "OMP_NUM_THREADS": "1", **settings}
     return subprocess.Popen(
-        [sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*through, sys.executable, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from distributed import Client
@@ -33,7 +36,7 @@ def test_a_random_worker_is_killed_every_few_seconds(reference, tmp_path):
 
         def kill_workers():
             choice = random.Random(0)
-            while len(deaths) < 4 and not done.wait(5.0):
+            while len(deaths) < 4 and not done.wait(2.0):
                 pids = [worker.pid for worker in client.cluster.workers.values() if worker.pid]
                 if pids:
                     deaths.append(choice.choice(pids))
@@ -106,3 +109,34 @@ def test_the_fitting_process_is_killed(reference, tmp_path, with_cluster):
         resume(out, progress=lambda step: seen.append(step.number))
     assert not seen or seen[0] == committed + 1
     assert bits(out) == bits(reference / "run")
+
+
+def test_a_job_that_died_before_its_first_checkpoint_starts_over(reference, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "commit", die)
+        with pytest.raises(Killed):
+            fit_dataset(reference / "x.npy", out, **OPTIONS)
+    assert (out / "zarr.json").exists()
+    with pytest.raises(ValueError, match="has no checkpoint yet: remove the folder and fit again"):
+        resume(out)
+    root = Path(__file__).parents[2]
+    program = tmp_path / "bin" / "dtree"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{root}" exec "{sys.executable}" -c "from dtree.cli import main; main()" "$@"\n'
+    )
+    program.chmod(0o755)
+    with cluster_client(n_workers=1, memory_limit="1.5GB", warm=False) as client:
+        job = [str(root / "deploy" / "fit_or_resume.sh"), client.scheduler.address, str(reference / "x.npy"), str(out)]
+        environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+        for _ in range(2):  # the second time there is nothing left to do
+            assert subprocess.run(job, env=environment, capture_output=True, check=False).returncode == 0
+            assert Run(out).done

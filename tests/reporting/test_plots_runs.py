@@ -63,7 +63,7 @@ def test_bounds_of_a_model_stand_in_order(creatures: Any) -> None:
 
 def test_traces_of_chains_have_one_line_each() -> None:
     draws = {"n_clusters": np.arange(12.0).reshape(3, 4), "alpha": np.ones((3, 4))}
-    model = SimpleNamespace(posterior_={"posterior": SimpleNamespace(data_vars=draws)})
+    model = SimpleNamespace(posterior_={"posterior": SimpleNamespace(data_vars=draws)}, partitions_=None)
     axes = dtree.plot_traces(model)
     assert [ax.get_ylabel() for ax in axes] == ["n clusters", "alpha"]
     assert [len(ax.lines) for ax in axes] == [3, 3]

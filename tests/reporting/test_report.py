@@ -18,12 +18,10 @@ from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.core.tree import Tree
 from dtree.datasets import nested_creatures
-from dtree.hierarchy.bhc import build_tree
 from dtree.reporting.markup import ticks
 from dtree.reporting.profile import contrast, most_distinct, profile_of
 from dtree.reporting.projection import principal_plane
 from dtree.reporting.sections_tree import node_features
-from dtree.reporting.shape import main_branches, shape_of_tree
 from dtree.reporting.subject import subject_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--"
@@ -196,6 +194,7 @@ def test_diffusion_tree(tmp_path: Path) -> None:
     assert sorted(tree["left"] + tree["right"]) == list(range(16))
     assert tree["scale"] == "time"
     assert tree["names"] == data.row_names
+    assert tree["cluster"] == model.labels_.tolist()
 
 
 def test_incremental(tmp_path: Path) -> None:
@@ -209,18 +208,6 @@ def test_one_row_and_one_feature(tmp_path: Path) -> None:
     family, prior = FAMILIES["poisson"](1.0, 0.5), DirichletProcess(1.0)
     page = _Elements(dtree.report(dtree.BHC(family, prior).fit([[3]]), tmp_path / "page.html"))
     assert page.data["tree"]["left"] == []
-
-
-def test_main_branches_are_subtrees() -> None:
-    data = nested_creatures(40)
-    model = Model(FAMILIES["gaussian-diag"].defaults(moments_of(data.X)), DirichletProcess(1.0))
-    shape = shape_of_tree(build_tree(model, model.atoms(data.X)))
-    branch = main_branches(shape, 6)
-    assert np.array_equal(np.unique(branch), np.arange(6))
-    cluster = shape.clusters_of_nodes(branch)
-    # Every branch is one subtree: exactly one node of it hangs under a node of several branches.
-    above = np.where(shape.parent >= 0, cluster[shape.parent], -1)
-    assert sorted(cluster[(cluster >= 0) & (above < 0)].tolist()) == list(range(6))
 
 
 def test_bad_input_gets_one_sentence(creatures: Any, tmp_path: Path) -> None:

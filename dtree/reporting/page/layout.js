@@ -130,7 +130,7 @@ class TreeModel {
       if (this.data.scale === "odds") list.push(["log odds against", this.height(k).toPrecision(4)]);
       else list.push(["parted at time", (1 - this.height(k)).toPrecision(4)]);
     }
-    if (this.cluster[k] >= 0) list.push([this.data.clusterWord, String(this.cluster[k])]);
+    if (this.cluster[k] >= 0) list.push(["cluster", String(this.cluster[k])]);
     return list;
   }
   typical(k) {

@@ -1,0 +1,293 @@
+"""How a pass grows with workers: a real scheduler with many small simulated workers, and a model of discrete events beside it.
+
+python -m benchmarks.scaling [--workers 10,50,200] [--rates 20,60] [--rows 1000000000] [--chunk-rows 1000000]
+
+1. The costs are measured: a row against the clusters with the engine's kernels; a task with a real scheduler in a process
+   of its own and ten workers in others.
+2. The task graph of a pass (the engine's own `map_reduce`, with sums of the real size that really travel) is run on that
+   scheduler with many workers whose chunk tasks sleep for as long as the rows would take.
+3. The model is compared with that, then asked about clusters of up to 1,000 workers, each in a process of its own.
+
+Workers that sleep need no core, so two cores are enough; but they share ten processes, in which they wait for each other
+between tasks: the model is told so when it is compared, and not when it extrapolates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client, Worker
+from distributed.scheduler import heartbeat_interval
+
+from benchmarks.scaling_model import Costs, Outcome, model_pass
+from dtree.core.families import Gaussian, moments_of
+from dtree.core.model import Model
+from dtree.core.priors import DirichletProcess
+from dtree.engine.execute import OnCluster
+from dtree.kmeans.passes import ChunkSums, assign_chunk, combine_sums, consolidate
+from dtree.kmeans.scoring import Scorer
+
+FEATURES, CLUSTERS = 16, 64
+STATISTICS = 1 + FEATURES + FEATURES * (FEATURES + 1) // 2
+HOSTS = 10  # processes that hold the simulated workers
+READ_BYTES = 200e6  # a second, for each worker: given, not measured
+SPREAD = 0.1  # standard deviation of the logarithm of a chunk's time: machines and disks are not all alike; given
+_QUIET = {
+    "distributed.worker.profile.enabled": False,  # each worker would look at itself a hundred times a second
+    "distributed.admin.system-monitor.interval": "30s",
+    "distributed.comm.timeouts.connect": "120s",
+}
+
+
+def cpu_seconds(dask_scheduler: Any = None) -> float:
+    """CPU seconds of this process so far."""
+    return time.process_time()
+
+
+# The engine's own work -----------------------------------------------------------------------------------------------
+
+
+def kernel_costs(rows: int = 100_000) -> tuple[float, float, float]:
+    """CPU seconds of one row of a pass (scores and statistics), of adding eight sums, of the central task."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, CLUSTERS, rows)
+    X = rng.normal(0, 3, size=(CLUSTERS, FEATURES))[labels] + rng.normal(size=(rows, FEATURES))
+    model = Model(Gaussian.defaults(moments_of(X)), DirichletProcess(1.0))
+    scorer = Scorer(model, Scorer(model, np.zeros((0, STATISTICS))).accumulate(X, labels, CLUSTERS))
+    sums = assign_chunk(scorer, X, labels, 0, 2, 0)[1]
+    return (
+        _least(lambda: assign_chunk(scorer, X, labels, 0, 2, 0)) / rows,
+        _least(lambda: combine_sums(model, [sums] * 8)),
+        _least(lambda: consolidate(model, sums, 2)),
+    )
+
+
+def _least(action: Any, times: int = 4) -> float:
+    spent = []
+    for _ in range(times):
+        began = time.process_time()
+        action()
+        spent.append(time.process_time() - began)
+    return min(spent)
+
+
+# Simulated workers on a real scheduler -------------------------------------------------------------------------------
+
+
+def chunk_task(seconds: float) -> ChunkSums:
+    """As long as a chunk would take, and what it would send."""
+    time.sleep(seconds)
+    return ChunkSums(0, 0, np.ones((CLUSTERS, STATISTICS)), np.zeros((0, STATISTICS)), {})
+
+
+def combine_task(parts: list[ChunkSums]) -> ChunkSums:
+    """The engine's sum of up to eight chunks."""
+    return combine_sums(None, parts)  # type: ignore[arg-type]  # without births no model is asked
+
+
+def centre_task(seconds: float, sums: ChunkSums) -> float:
+    """As long as the central task would take; the sum shows that every chunk arrived."""
+    time.sleep(seconds)
+    return float(sums.statistics[0, 0])
+
+
+async def _hold_workers(address: str, count: int) -> None:
+    with dask.config.set(_QUIET):
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(count):
+                worker = Worker(address, nthreads=1, memory_limit=0, dashboard=False)
+                await stack.enter_async_context(worker)
+            await asyncio.Event().wait()
+
+
+def _start(*command: str) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, *command], env=environment, stderr=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def scheduler(folder: Path) -> Iterator[Client]:
+    """A scheduler in a process of its own, and no workers."""
+    address = folder / "scheduler.json"
+    address.unlink(missing_ok=True)
+    process = _start("-m", "distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1", "--no-dashboard",
+                     "--scheduler-file", str(address))  # fmt: skip
+    try:
+        while not address.exists():
+            time.sleep(0.1)
+        with Client(scheduler_file=str(address), set_as_default=False) as client:
+            yield client
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def workers(client: Client, count: int) -> Iterator[list[int]]:
+    """So many one-thread workers in up to ten processes; gives the numbers of those processes."""
+    hosts = min(count, HOSTS)
+    shares = [count // hosts + (host < count % hosts) for host in range(hosts)]
+    address = client.scheduler.address
+    processes = [_start("-m", "benchmarks.scaling", "--hold", address, str(share)) for share in shares]
+    try:
+        client.wait_for_workers(count, timeout=300)
+        yield [process.pid for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _cpu_of(pids: list[int]) -> float:
+    """CPU seconds of processes so far."""
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def real_pass(client: Client, chunks: np.ndarray, centre: float) -> float:
+    """Seconds of one pass with the engine's task graph."""
+    began = time.perf_counter()
+    seen = OnCluster(client).map_reduce(
+        chunk_task, [(float(seconds),) for seconds in chunks], combine_task, finish=centre_task, finish_with=(centre,)
+    )
+    assert seen == chunks.shape[0], "some chunk was lost or added twice"
+    return time.perf_counter() - began
+
+
+def task_costs(folder: Path, combine: float, centre: float, tasks: int = 2000, count: int = 10) -> Costs:
+    """What a task costs whom, on ten workers with tasks that do nothing but send their sums."""
+    with scheduler(folder) as client:
+        mine, theirs = time.process_time(), client.run_on_scheduler(cpu_seconds)
+        futures = client.map(chunk_task, np.zeros(tasks).tolist(), pure=False)  # nobody is there to run them
+        time.sleep(2.0)
+        graph = client.run_on_scheduler(cpu_seconds) - theirs
+        handing = time.process_time() - mine
+        client.cancel(futures)
+        del futures
+        with workers(client, count) as pids:
+            real_pass(client, np.zeros(200), 0.0)  # first tasks import and open connections
+            trips = []
+            for _ in range(50):
+                began = time.perf_counter()
+                client.submit(time.sleep, 0.0, pure=False).result()
+                trips.append(time.perf_counter() - began)
+            theirs, worker = client.run_on_scheduler(cpu_seconds), _cpu_of(pids)
+            real_pass(client, np.zeros(tasks), 0.0)
+            theirs, worker = client.run_on_scheduler(cpu_seconds) - theirs, _cpu_of(pids) - worker
+    n = tasks * 8 / 7
+    done = max(theirs / n - graph / tasks, 1e-6)
+    message = max(float(np.median(trips)) - done - worker / n - graph / tasks - handing / tasks, 0.0) / 4
+    return Costs(
+        handing / tasks, graph / tasks, done, 0.0, max(worker / n - combine / 8, 0.0), message, combine, centre
+    )
+
+
+def heartbeat_cost(client: Client, count: int, seconds: float = 6.0) -> float:
+    """CPU of the scheduler for one heartbeat, from what it spends on idle workers."""
+    time.sleep(2.0)  # the first heartbeats tell the workers how often to report
+    began = client.run_on_scheduler(cpu_seconds)
+    time.sleep(seconds)
+    spent = client.run_on_scheduler(cpu_seconds) - began
+    return max(spent, 0.0) / (seconds * count / heartbeat_interval(count))
+
+
+# The tables ----------------------------------------------------------------------------------------------------------
+
+
+def chunk_seconds(rows: int, chunk_rows: int, row: float) -> np.ndarray:
+    """Seconds of every chunk: compute, and reading float32 rows."""
+    n = -(-rows // chunk_rows)
+    spread = np.exp(SPREAD * np.random.default_rng(0).normal(size=n) - SPREAD**2 / 2)
+    return chunk_rows * (row + 4 * FEATURES / READ_BYTES) * spread
+
+
+def compare(folder: Path, counts: list[int], rates: list[float], row: float, costs: Costs, longest: float) -> Costs:
+    """Real scheduler against model; the cost of a heartbeat is that of the largest cluster.
+
+    The chunks are as long as it takes for the cluster to ask for so many tasks a second.
+    """
+    print("\n| workers | tasks a second asked for | a chunk | chunks | work / workers | real | model | real / model | scheduler busy (model) | cores of the workers |")  # fmt: skip
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for count in counts:
+        with scheduler(folder) as client, workers(client, count) as pids:
+            costs = costs._replace(heartbeat=heartbeat_cost(client, count))
+            real_pass(client, np.zeros(2 * count), 0.0)
+            for rate in rates:
+                size = int(count / rate / (row + 4 * FEATURES / READ_BYTES))
+                chunks = chunk_seconds(size * max(int(longest * rate), 2 * count), size, row)
+                theirs, held = client.run_on_scheduler(cpu_seconds), _cpu_of(pids)
+                took = real_pass(client, chunks, costs.centre)
+                theirs, held = client.run_on_scheduler(cpu_seconds) - theirs, _cpu_of(pids) - held
+                said = model_pass(chunks, count, costs, hosts=min(count, HOSTS))
+                print(
+                    f"| {count} | {rate:g} | {chunks.mean():.2f} s | {chunks.size:,} | {chunks.sum() / count:.1f} s | "
+                    f"{took:.1f} s | {said.seconds:.1f} s | {took / said.seconds:.2f} | "
+                    f"{theirs / took:.0%} ({said.scheduler_share:.0%}) | {held / took:.2f} |",
+                    flush=True,
+                )
+    return costs
+
+
+def extrapolate(rows: int, chunk_rows: int, row: float, costs: Costs) -> None:
+    """The model alone, every worker in a process of its own."""
+    print("\n| workers | rows a chunk | tasks | work / workers | one pass | efficiency | scheduler busy |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for count in (10, 30, 100, 300, 1000):
+        for size in (chunk_rows, chunk_rows // 4):
+            chunks = chunk_seconds(rows, size, row)
+            said: Outcome = model_pass(chunks, count, costs)
+            ideal = chunks.sum() / count
+            print(
+                f"| {count:,} | {size:,} | {said.tasks:,} | {ideal:.1f} s | {said.seconds:.1f} s | "
+                f"{ideal / said.seconds:.0%} | {said.scheduler_share:.0%} |"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", default="10,50,200", help="sizes of the simulated clusters")
+    parser.add_argument("--rates", default="20,60", help="tasks a second that the simulated clusters ask for")
+    parser.add_argument("--rows", type=int, default=1_000_000_000)
+    parser.add_argument("--chunk-rows", type=int, default=1_000_000)
+    parser.add_argument("--longest", type=float, default=20.0, help="seconds that one simulated pass may take")
+    parser.add_argument("--hold", nargs=2, metavar=("ADDRESS", "COUNT"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.hold:
+        asyncio.run(_hold_workers(options.hold[0], int(options.hold[1])))
+        return
+    row, combine, centre = kernel_costs()
+    with tempfile.TemporaryDirectory() as name, dask.config.set(_QUIET):
+        folder = Path(name)
+        costs = task_costs(folder, combine, centre)
+        print(f"a row against {CLUSTERS} clusters, {FEATURES} features, full Gaussian: {1e6 * row:.2f} us of CPU")
+        for field in (
+            "client_task",
+            "scheduler_graph",
+            "scheduler_task",
+            "worker_task",
+            "message",
+            "combine",
+            "centre",
+        ):
+            print(f"{field}: {1e3 * getattr(costs, field):.2f} ms")
+        counts = [int(count) for count in options.workers.split(",")]
+        rates = [float(rate) for rate in options.rates.split(",")]
+        costs = compare(folder, counts, rates, row, costs, options.longest)
+    print(f"\nheartbeat: {1e3 * costs.heartbeat:.2f} ms")
+    extrapolate(options.rows, options.chunk_rows, row, costs)
+
+
+if __name__ == "__main__":
+    main()

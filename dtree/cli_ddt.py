@@ -1,0 +1,291 @@
+"""`dtree ddt`: diffusion trees from the command line, and what the other commands do with such runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dtree.cli_cluster import Cluster, stopped
+from dtree.cli_console import err, out, say
+from dtree.cli_output import check_ending, check_file, write_columns, write_linkage
+
+
+def ddt(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="Data file: .npy .npz .csv .parquet or .zarr (file.npz:NAME picks an array), or a run of "
+            "'dtree fit --method bayes-kmeans', whose clusters become leaves."
+        ),
+    ],
+    out_: Annotated[Path, typer.Option("--out", help="The run to make, by custom NAME.zarr.")],
+    inference: Annotated[
+        str, typer.Option(help="laplace, em or message-passing (how trees are ranked), or mcmc (sample trees).")
+    ] = "laplace",
+    likelihood: Annotated[str, typer.Option(help="gaussian, or probit for rows of 0 and 1.")] = "gaussian",
+    permutations: Annotated[int, typer.Option(min=1, help="Independent searches; with mcmc, chains.")] = 3,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="Search steps of each permutation; 100 + rows when left out.")
+    ] = None,
+    sweeps: Annotated[
+        int | None, typer.Option(min=0, help="Sampler sweeps after each search, for the density's average.")
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="With mcmc: sweeps of each chain that are kept.")] = 100,
+    warmup: Annotated[int, typer.Option(min=0, help="With mcmc: sweeps of each chain before that.")] = 100,
+    clusters: Annotated[
+        int | None, typer.Option(min=1, help="Cut the tree into so many clusters; else in its widest gap.")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(min=0.0, help="Variance of a row around its leaf, relative to sigma2; else learned.")
+    ] = None,
+    scaling: Annotated[str, typer.Option(help="auto, whiten, standardize or none.")] = "auto",
+    max_leaves: Annotated[int, typer.Option(min=2, help="More rows than this are summarised by atoms first.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")] = 0,
+    labels_column: Annotated[
+        str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
+    ] = None,
+    *,
+    cluster: Cluster,
+) -> None:
+    """Fit Dirichlet diffusion trees: a density, a hierarchy with times, and clusters at a cut.
+
+    Works in this process unless something is said about workers; with workers, permutations run side by side and the
+    answer is the same. A run that was stopped goes on with `dtree resume`.
+
+    Example: `dtree ddt dtree-demo.csv --labels-column kind --out creatures-ddt.zarr` (`dtree demo` makes that file)
+    """
+    from dtree.store.readers import read_rows
+    from dtree.store.run import check_output, made_by_passes
+
+    check_output(out_)
+    from_run = made_by_passes(data)
+    rows = None if from_run else read_rows(data, labels_column=labels_column)
+    from dtree.engine.diffusion import fit_diffusion
+
+    started = time.monotonic()
+    try:
+        with _client(cluster) as client, _evidence_line() as show:
+            fit_diffusion(
+                data if rows is None else rows.X,
+                out_,
+                seed=seed,
+                client=client,
+                progress=show,
+                row_names=None if rows is None else rows.row_names,
+                labels_column=labels_column,
+                inference=inference,
+                likelihood=likelihood,
+                n_permutations=permutations,
+                search_steps=steps,
+                posterior_sweeps=sweeps,
+                mcmc_draws=draws,
+                mcmc_warmup=warmup,
+                n_clusters=clusters,
+                noise="auto" if noise is None else noise,
+                scaling=scaling,
+                max_leaves=max_leaves,
+            )
+    except KeyboardInterrupt:
+        if not (out_ / "zarr.json").exists():
+            raise  # nothing was begun yet
+        raise stopped(out_) from None
+    _print_result(out_, started)
+
+
+def resume_run(run: Path, cluster: Cluster) -> None:
+    """Carry a stopped run on from the last checkpoint of every permutation."""
+    from dtree.engine.diffusion import resume
+
+    started = time.monotonic()
+    try:
+        with _client(cluster) as client, _evidence_line() as show:
+            resume(run, client=client, progress=show)
+    except KeyboardInterrupt:
+        raise stopped(run) from None
+    _print_result(run, started)
+
+
+def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
+    """Cluster and log density of each row, into .csv, .npy or .npz here, or chunk by chunk into .zarr."""
+    from dtree.store.readers import read_rows
+
+    check_ending(target, (".csv", ".npy", ".npz", ".zarr"))
+    if target.suffix == ".zarr":
+        from dtree.engine.diffusion import predict_diffusion
+
+        started = time.monotonic()
+        with _client(cluster) as client, err().status("following rows down the trees"):
+            count = predict_diffusion(run, read_rows(data, leave_out=leave_out).X, target, client=client)
+        say(f"{count:,} rows ({count / (time.monotonic() - started):,.0f} rows/s): {target}")
+        return
+    check_file(target, overwrite=False)
+    rows = read_rows(data, leave_out=leave_out)
+    from dtree.engine.diffusion import open_run
+
+    model = open_run(run)
+    labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
+    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
+    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
+
+
+def describe_run(run: Path) -> None:
+    """What a run holds, finished or not."""
+    from dtree.engine.diffusion import open_run, steps_done
+    from dtree.engine.folder import RunFolder
+
+    opened = RunFolder(run)
+    at = opened.attributes
+    source = opened.source
+    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {source.path}")
+    if opened.done:
+        describe_tree(open_run(run), at.get("row_names"))
+    else:
+        done, length = steps_done(run)
+        say(f"not finished: {done} of {length or '?'} steps done; 'dtree resume {run}' carries on")
+    told = {name: value for name, value in at["settings"].items() if value is not None}
+    say(f"settings: {', '.join(f'{name} {value}' for name, value in told.items())}")
+    say(f"seed: {at['seed']}")
+    say(f"command: {' '.join(at['command'])}")
+
+
+def describe_tree(model: Any, row_names: list[str] | None) -> None:
+    """Evidence, hyperparameters and clusters of a fitted diffusion tree."""
+    import numpy as np
+
+    tree = model.tree_
+    say(f"{tree.n_leaves} leaves, {len(model.trees_)} best trees, density over {len(model.averaged_trees_)} trees")
+    if model.inference != "mcmc":
+        say(f"log evidence of the best tree {model.log_evidence_:.6g} ({model.inference})")
+    else:
+        say(f"highest log joint density {model.log_joint_.max() - model.prepared_.log_volume:.6g} (mcmc)")
+    if not model.converged_:
+        bad = [message for message in model.messages_ if message != "converged"]
+        say(f"not converged on {len(bad)} of {len(model.messages_)} trees: {bad[0]}")
+    units = "each column" if model.prepared_.affine.by_column else "principal axes"
+    noise = float(np.average(model.noise_, weights=model.prepared_.rows))
+    say(f"sigma2 {model.sigma2_:.4g}, c {model.c_:.4g}, noise {noise:.4g} of sigma2, scaled by {units}")
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
+    say(f"{model.n_clusters_} clusters at the cut, the largest of {sizes.max()} rows")
+    if row_names is not None and len(row_names) == len(model.labels_):
+        for cluster in np.argsort(-sizes, kind="stable")[:15]:
+            members = [row_names[i] for i in np.flatnonzero(model.labels_ == cluster)[:6]]
+            say(f"{sizes[cluster]} rows: {', '.join(members)}{', ...' if sizes[cluster] > 6 else ''}")
+
+
+def is_diffusion(run: Path) -> bool:
+    """Whether a run holds a diffusion tree, made in steps or saved."""
+    from dtree.store.run import made_by_passes, read_provenance
+
+    if made_by_passes(run):
+        from dtree.engine.methods import method_of
+
+        return method_of(run) == "diffusion"
+    return bool(read_provenance(run)["kind"] == "diffusion-tree")
+
+
+def export_tree(
+    run: Path, newick: Path | None, linkage: Path | None, labels: Path | None, picture: Path | None
+) -> None:
+    """Write parts of a diffusion-tree run; the caller has checked that the files can be written."""
+    from dtree.runs import open as open_run
+    from dtree.store.commit import file_in_place
+
+    model = open_run(run)
+    names = _row_names(run)
+    leaf_names = names if names is not None and len(names) == model.tree_.n_leaves else None
+    if newick is not None:
+        with file_in_place(newick) as partial:
+            partial.write_text(model.tree_.to_newick(leaf_names) + "\n", encoding="utf-8")
+    if linkage is not None:
+        write_linkage(linkage, model.tree_.to_linkage())
+    if labels is not None:
+        write_columns(labels, {"label": model.labels_}, names)
+    if picture is not None:
+        _draw(model, leaf_names, picture)
+    for path in (newick, linkage, labels, picture):
+        if path is not None:
+            say(str(path))
+
+
+def _row_names(run: Path) -> list[str] | None:
+    from dtree.store.run import made_by_passes, read_provenance
+
+    if made_by_passes(run):
+        from dtree.engine.folder import RunFolder
+
+        return RunFolder(run).attributes.get("row_names")
+    return read_provenance(run).get("row_names")
+
+
+def _draw(model: Any, names: list[str] | None, path: Path) -> None:
+    from dtree.cli_output import can_draw
+
+    if not can_draw():
+        raise ValueError("drawing needs Matplotlib, which is not installed; pip install 'dtree[plot]'")
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+    from scipy.cluster.hierarchy import dendrogram
+
+    from dtree.store.commit import file_in_place
+
+    n = model.tree_.n_leaves
+    figure, axis = pyplot.subplots(figsize=(7, min(max(3.0, 0.22 * n), 60.0)), layout="constrained")
+    linkage = model.tree_.to_linkage()
+    k = model.n_clusters_
+    cut = 0.5 * (linkage[-k, 2] + linkage[1 - k, 2]) if 1 < k < n else (0.0 if k > 1 else 2.0)
+    dendrogram(
+        linkage, labels=names, orientation="left", ax=axis, color_threshold=cut, above_threshold_color="0.5",
+        no_labels=n > 300,
+    )  # fmt: skip
+    axis.set_xlabel("1 - t, the diffusion time that is left")
+    try:
+        with file_in_place(path) as partial:
+            figure.savefig(partial, dpi=150)
+    finally:
+        pyplot.close(figure)
+
+
+@contextmanager
+def _client(cluster: Cluster) -> Iterator[Any]:
+    """Workers when something was said about them, else none; kernels are compiled here before workers start."""
+    if not cluster.wanted:
+        with nullcontext() as nobody:
+            yield nobody
+        return
+    from dtree.diffusion.warm import warm_kernels
+
+    warm_kernels()
+    with cluster.client("gaussian", warm=False) as client:
+        yield client
+
+
+@contextmanager
+def _evidence_line() -> Iterator[Any]:
+    """A callback that shows how far the walks are: a live line for a person, plain lines for a log."""
+    console = err()
+    with console.status("preparing the rows") as status:
+
+        def show(step: Any) -> None:
+            what = "log evidence" if step.is_evidence else "search score"
+            line = f"{step.done} of {step.length} steps, best {what} {step.log_score:.6g}, {step.seconds:.0f} s"
+            if console.is_terminal:
+                status.update(line)
+            else:
+                console.print(line, markup=False)
+
+        yield show
+
+
+def _print_result(run: Path, started: float) -> None:
+    from dtree.engine.diffusion import open_run
+    from dtree.engine.folder import RunFolder
+
+    describe_tree(open_run(run), RunFolder(run).attributes.get("row_names"))
+    out().print(f"run: {run} ({time.monotonic() - started:.1f} s)", markup=False)

@@ -1,0 +1,89 @@
+"""From walks to a posterior: the best trees with their evidences, and the trees that the density averages over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dtree.diffusion.belief import Leaves
+from dtree.diffusion.em import log_evidence_em
+from dtree.diffusion.laplace import Evidence, importance_correction, log_evidence_laplace
+from dtree.diffusion.message_passing import log_evidence_message_passing
+from dtree.diffusion.predictive import BranchMixture, branch_mixture
+from dtree.diffusion.prepare import Prepared
+from dtree.diffusion.probit import log_evidence_probit
+from dtree.diffusion.search import best_columns
+from dtree.diffusion.settings import Settings
+from dtree.diffusion.tree import Columns
+from dtree.diffusion.walk import Walk, drawn_trees
+
+
+class FittedTree(NamedTuple):
+    """One tree: its columns, its leaves (probit: its own sites), log evidence in the tree's units, how it ended."""
+
+    tree: Columns
+    leaves: Leaves
+    log_evidence: float
+    converged: bool
+    message: str
+
+
+class Posterior(NamedTuple):
+    """Trees ranked by evidence (sampled ones: by joint density), best first, and the trees that the predictive density
+    averages over with their weights (sum 1); log_joint (walks, draws) of the sampled ones."""
+
+    best: list[FittedTree]
+    averaged: list[FittedTree]
+    weights: np.ndarray
+    log_joint: np.ndarray
+
+
+def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) -> Posterior:
+    """Join the walks of all permutations.
+
+    Sampled trees count equally: the sampler visits them in proportion to their posterior. Without them the K best
+    trees are averaged by their evidence.
+    """
+    sampled = [
+        FittedTree(tree, prepared.leaves, np.nan, True, "sampled") for walk in walks for tree in drawn_trees(walk)
+    ]
+    log_joint = np.stack([walk.log_joint for walk in walks])
+    equal = np.full(len(sampled), 1.0 / max(len(sampled), 1))
+    if settings.inference == "mcmc":
+        order = np.argsort(-log_joint.ravel(), kind="stable")[: settings.n_trees]
+        return Posterior([sampled[k] for k in order], sampled, equal, log_joint)
+    candidates = best_columns([walk.state for walk in walks], settings.n_trees)
+    best = [_evaluate(columns, prepared, settings, k) for k, (_, columns) in enumerate(candidates)]
+    best.sort(key=lambda fit: -fit.log_evidence)
+    if sampled:
+        return Posterior(best, sampled, equal, log_joint)
+    values = np.array([fit.log_evidence for fit in best])
+    return Posterior(best, best, np.exp(values - np.logaddexp.reduce(values)), log_joint)
+
+
+def _evaluate(columns: Columns, prepared: Prepared, settings: Settings, k: int) -> FittedTree:
+    leaves, hyper = prepared.leaves, prepared.hyper
+    if settings.likelihood == "probit":
+        result = log_evidence_probit(columns, prepared.signs, hyper, sites=leaves)
+        fit = result.evidence
+        return FittedTree(fit.tree, result.sites, fit.log_evidence, fit.converged, fit.message)
+    fit = _evidence(columns, leaves, prepared, settings)
+    value = fit.log_evidence
+    if settings.inference == "laplace" and settings.importance_draws > 0:
+        value, _ = importance_correction(fit, leaves, hyper, np.random.default_rng(k), draws=settings.importance_draws)
+    return FittedTree(fit.tree, leaves, value, fit.converged, fit.message)
+
+
+def _evidence(columns: Columns, leaves: Leaves, prepared: Prepared, settings: Settings) -> Evidence:
+    if settings.inference == "em":
+        return log_evidence_em(columns, leaves, prepared.hyper)
+    if settings.inference == "message-passing":
+        return log_evidence_message_passing(columns, leaves, prepared.hyper)
+    return log_evidence_laplace(columns, leaves, prepared.hyper)
+
+
+def mixture_of(fit: FittedTree, prepared: Prepared, nodes: int) -> BranchMixture:
+    """The predictive mixture of one tree, in the tree's units."""
+    return branch_mixture(fit.tree, fit.leaves, prepared.hyper, noise=prepared.noise, rows=prepared.rows, nodes=nodes)

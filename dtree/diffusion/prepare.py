@@ -1,0 +1,182 @@
+"""From rows to leaves: units, summaries of many rows, observation noise. Everything a search needs, found before it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dtree.diffusion.affine import Affine, free_numbers, standardizing, unchanged, whitening
+from dtree.diffusion.atoms import Atoms, leaves_of_atoms, summarise_rows
+from dtree.diffusion.belief import Leaves, leaves_from_data
+from dtree.diffusion.noise import learn_noise, learn_sigma2, scale_leaves
+from dtree.diffusion.objective import Hyper
+from dtree.diffusion.probit import log_evidence_probit, signs_from_binary
+from dtree.diffusion.search import best_columns, build
+from dtree.diffusion.settings import Settings
+
+TRIAL_ROWS = 400  # rows on which ways of scaling are compared
+
+
+class Prepared(NamedTuple):
+    """What walks and predictions stand on.
+
+    leaves, hyper : leaves in units of sigma2, and how sigma2 and c are treated from here on
+    affine : the map between the tree's units and the original ones
+    noise : (n leaves,) observation variance of a row at each leaf, in units of sigma2
+    rows : (n leaves,) how many rows each leaf stands for
+    leaf_of_row : (n rows,) the leaf of every row
+    signs : (n, d) -1, 0 (missing), +1 of the probit likelihood; (0, 0) otherwise
+    log_volume : to be subtracted from an evidence in the tree's units
+    """
+
+    leaves: Leaves
+    hyper: Hyper
+    affine: Affine
+    noise: np.ndarray
+    rows: np.ndarray
+    leaf_of_row: np.ndarray
+    signs: np.ndarray
+    log_volume: float
+
+
+def prepare(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
+    """Leaves, units and noise for rows X (n, d), NaN where missing.
+
+    >>> rows = np.array([[0.0], [0.1], [4.0], [4.2]])
+    >>> prepare(rows, Settings(noise=0.01), 0).affine.offset
+    array([2.075])
+    """
+    if X.shape[0] < 2:
+        raise ValueError(f"A diffusion tree needs at least two rows, got {X.shape[0]}.")
+    empty = np.isnan(X).all(axis=1)
+    if empty.any():
+        raise ValueError(f"Row {int(np.flatnonzero(empty)[0])} has no observed entry; remove it.")
+    if settings.likelihood == "probit":
+        return _prepare_probit(X, settings, seed)
+    _refuse_columns_without_density(X)
+    hyper = settings.hyper()
+    n = X.shape[0]
+    many = n > settings.max_leaves
+    if many and np.isnan(X).any():
+        raise ValueError(
+            f"{n} rows are more than max_leaves={settings.max_leaves} and summaries need complete rows: "
+            "fill in the missing entries, or raise max_leaves."
+        )
+    affine = _choose_units(X, settings, hyper, seed)
+    z = affine.inward(X)
+    log_volume = float(affine.log_volume(X).sum())
+    if many:
+        atoms, leaf_of_row = summarise_rows(z, settings.max_leaves, seed)
+        return prepare_atoms(atoms, hyper, seed)._replace(affine=affine, leaf_of_row=leaf_of_row, log_volume=log_volume)
+    if settings.noise == 0.0:
+        _refuse_duplicates(z)
+    noise = _learned_noise(z, hyper, seed)[0] if isinstance(settings.noise, str) else float(settings.noise)
+    return Prepared(
+        leaves_from_data(z, noise), hyper, affine, np.full(n, noise), np.ones(n), np.arange(n), np.empty((0, 0)), log_volume
+    )  # fmt: skip
+
+
+def prepare_atoms(atoms: Atoms, hyper: Hyper, seed: int) -> Prepared:
+    """One leaf per atom. The noise is known in absolute units, so sigma2 is learned instead of integrated."""
+    absolute = leaves_of_atoms(atoms)
+    m, d = atoms.mean.shape
+    sigma2 = 1.0 if hyper.sigma2 is None else hyper.sigma2
+    if hyper.sigma2 is None:
+        for _ in range(2):
+            leaves = absolute._replace(var=absolute.var / sigma2)
+            state = build(leaves, hyper._replace(sigma2=sigma2), np.random.default_rng(seed))
+            sigma2 = learn_sigma2(best_columns([state], 1)[0][1], absolute, hyper.precision_prior)
+    leaves = absolute._replace(var=absolute.var / sigma2)
+    fixed = hyper._replace(sigma2=sigma2)
+    return Prepared(
+        leaves, fixed, unchanged(d), atoms.noise / sigma2, atoms.rows, np.arange(m), np.empty((0, 0)), 0.0
+    )  # fmt: skip
+
+
+def _choose_units(X: np.ndarray, settings: Settings, hyper: Hyper, seed: int) -> Affine:
+    """The map the settings name; "auto" compares the evidence of one tree in each, charged for what the map learned."""
+    if settings.scaling == "none":
+        return unchanged(X.shape[1])
+    plain = standardizing(X)
+    if settings.scaling == "standardize":
+        return plain
+    axes = whitening(X)
+    if settings.scaling == "whiten":
+        if axes is None:
+            raise ValueError(
+                f"scaling='whiten' needs complete rows, at least {2 * X.shape[1]} of them, and two or more columns of "
+                "which none is a combination of others; use scaling='standardize'."
+            )
+        return axes
+    if axes is None:
+        return plain
+    trial = X
+    if X.shape[0] > TRIAL_ROWS:
+        trial = X[np.sort(np.random.default_rng(seed).choice(X.shape[0], TRIAL_ROWS, replace=False))]
+    worth = []
+    for affine in (plain, axes):
+        _, log_evidence = _learned_noise(affine.inward(trial), hyper, seed, rounds=1)
+        charge = 0.5 * free_numbers(affine) * np.log(trial.shape[0])
+        worth.append(log_evidence - float(affine.log_volume(trial).sum()) - charge)
+    return plain if worth[0] >= worth[1] else axes
+
+
+def _learned_noise(z: np.ndarray, hyper: Hyper, seed: int, rounds: int = 2) -> tuple[float, float]:
+    """The noise of highest evidence on a first tree built with it, and that evidence."""
+    base = leaves_from_data(z, 1.0)
+    noise, log_evidence = 0.01, -np.inf
+    for _ in range(rounds):
+        state = build(scale_leaves(base, noise), hyper, np.random.default_rng(seed))
+        noise, fit = learn_noise(best_columns([state], 1)[0][1], base, hyper, noise)
+        log_evidence = fit.log_evidence
+    return noise, log_evidence
+
+
+def _prepare_probit(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
+    signs = signs_from_binary(X)
+    n, d = signs.shape
+    if n > settings.max_leaves:
+        raise ValueError(
+            f"The probit likelihood works on at most max_leaves={settings.max_leaves} rows, got {n}; "
+            "fit a random subset."
+        )
+    hyper = settings.hyper()
+    sigma2 = 4.0 if hyper.sigma2 is None else hyper.sigma2
+    # a first tree on the signs themselves gives sites; sites give a better tree: twice is enough to settle
+    leaves = leaves_from_data(np.where(signs == 0, np.nan, signs), 1.0 / sigma2)
+    leaves = Leaves(leaves.mean, np.broadcast_to(leaves.var, signs.shape).copy(), leaves.n_observed)
+    for _ in range(2):
+        state = build(leaves, hyper._replace(sigma2=sigma2), np.random.default_rng(seed))
+        columns = best_columns([state], 1)[0][1]
+        fit = log_evidence_probit(
+            columns, signs, hyper._replace(sigma2=sigma2), learn_sigma2=hyper.sigma2 is None, max_iter=60
+        )
+        sigma2, leaves = fit.sigma2, fit.sites
+    return Prepared(
+        leaves, hyper._replace(sigma2=sigma2), unchanged(d), np.zeros(n), np.ones(n), np.arange(n), signs, 0.0
+    )  # fmt: skip
+
+
+def _refuse_columns_without_density(X: np.ndarray) -> None:
+    empty = np.isnan(X).all(axis=0)
+    if empty.any():
+        raise ValueError(f"Column {int(np.flatnonzero(empty)[0])} has no observed entry; remove it.")
+    constant = np.nanmax(X, axis=0) == np.nanmin(X, axis=0)
+    if constant.any():
+        raise ValueError(
+            f"Column {int(np.flatnonzero(constant)[0])} is constant (1 distinct value), so it has no density; "
+            "remove it before fitting."
+        )
+
+
+def _refuse_duplicates(z: np.ndarray) -> None:
+    order = np.lexsort(z.T)
+    same = (z[order[1:]] == z[order[:-1]]).all(axis=1)
+    if same.any():
+        k = int(np.flatnonzero(same)[0])
+        a, b = sorted((int(order[k]), int(order[k + 1])))
+        raise ValueError(
+            f"Rows {a} and {b} are identical, which a noise-free diffusion tree cannot explain: "
+            "set noise='auto' or a positive noise."
+        )

@@ -1,0 +1,88 @@
+"""What a fit of a diffusion tree is told: one record for the estimator, the workers and the run on disk."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dtree.diffusion.affine import SCALINGS
+from dtree.diffusion.objective import Hyper
+
+INFERENCES = ("laplace", "em", "message-passing", "mcmc")
+LIKELIHOODS = ("gaussian", "probit")
+NODES = 16
+SWEEPS = 40  # of the posterior sampler after a search, unless told otherwise
+
+
+class Settings(NamedTuple):
+    """The parameters of `DiffusionTree`, which explains them."""
+
+    inference: str = "laplace"
+    likelihood: str = "gaussian"
+    n_permutations: int = 3
+    search_steps: int | None = None
+    posterior_sweeps: int | None = None
+    n_trees: int = 10
+    attachments: int = 3
+    beam: int = 12
+    sigma2: float | None = None
+    c: float | None = None
+    precision_prior: tuple[float, float] = (2.0, 1.5)
+    c_prior: tuple[float, float] = (2.0, 2.0)
+    noise: float | str = "auto"
+    scaling: str = "auto"
+    max_leaves: int = 2000
+    importance_draws: int = 0
+    mcmc_draws: int = 100
+    mcmc_warmup: int = 100
+    n_nodes: int = NODES
+    n_clusters: int | None = None
+
+    def hyper(self) -> Hyper:
+        """How sigma2 and c are treated."""
+        (a, b), (shape, rate) = self.precision_prior, self.c_prior
+        return Hyper(self.sigma2, self.c, (a, b), (shape, rate))
+
+    def check(self) -> None:
+        """Raise ValueError with one sentence unless every setting makes sense.
+
+        >>> Settings().check()
+        """
+        for name, allowed in (("inference", INFERENCES), ("likelihood", LIKELIHOODS), ("scaling", SCALINGS)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        if self.likelihood == "probit" and self.inference != "laplace":
+            raise ValueError(
+                f"The probit likelihood works with inference='laplace' only (its evidence is expectation propagation "
+                f"over locations and Laplace over times), got inference={self.inference!r}."
+            )
+        if isinstance(self.noise, str) and self.noise != "auto":
+            raise ValueError(f"noise must be 'auto' or a variance >= 0, got {self.noise!r}.")
+        if not isinstance(self.noise, str) and not 0 <= self.noise < math.inf:
+            raise ValueError(f"noise is a variance and cannot be negative or infinite, got {self.noise}.")
+        for name in ("sigma2", "c"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive or None, got {value}.")
+        for name, lowest in _LOWEST.items():
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | np.integer) and value >= lowest):
+                raise ValueError(f"{name} must be a whole number of at least {lowest}, got {value!r}.")
+
+
+_LOWEST = {
+    "n_permutations": 1,
+    "search_steps": 0,
+    "posterior_sweeps": 0,
+    "n_trees": 1,
+    "attachments": 1,
+    "beam": 1,
+    "max_leaves": 2,
+    "importance_draws": 0,
+    "mcmc_draws": 1,
+    "mcmc_warmup": 0,
+    "n_nodes": 1,
+    "n_clusters": 1,
+}

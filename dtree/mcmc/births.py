@@ -1,0 +1,214 @@
+"""Birth and death of clusters that are whole subtrees of the guide: what makes the number of clusters mix.
+
+The number of clusters changes mostly by single atoms and small groups that leave a large cluster or come back. A Gibbs sweep asks
+every atom in turn; here births are proposed where they are likely and deaths among the few clusters that can die:
+
+- birth: a node g drawn from fixed weights v; B = leaves(g) must lie inside one larger cluster c, which becomes c - B and B;
+- death: one of the K clusters that are exactly the leaves of some node, drawn uniformly; it joins another cluster c', drawn in
+  proportion to phi_h(c' u B)/phi_h(c').
+
+With Z = the sum of those weights over the clusters other than B, the factors of c cancel: a birth is accepted with
+min(1, phi_h(B) / (Z K v_g)), Z and K counted after it, and a death with the inverse, both counted before it. If v_g is near
+phi_h(B)/Z, as it is when estimated from a good partition, most births are accepted.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dtree.core.jit import kernel
+from dtree.core.model import log_phi_h
+from dtree.core.tree import log_add
+from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.mcmc.clusters import clear_slot, close_slot, draw_index, log_worth, room_for_one_more, true_count
+from dtree.mcmc.guide import draw_weighted
+from dtree.mcmc.scores import refresh_slot
+
+LARGEST_ODDS = 0.02  # so that a few nodes about which the reference partition is wrong do not take all proposals
+LEAST_ODDS = 1e-4
+_REST, _BLOCK = 1, 2  # rows of Work.row in use here
+
+
+@kernel
+def inside_one_cluster(guide, labels, g):
+    """The cluster that holds all leaves below a node, or -1."""
+    c = labels[guide.order[guide.start[g]]]
+    for place in range(guide.start[g] + 1, guide.stop[g]):
+        if labels[guide.order[place]] != c:
+            return -1
+    return c
+
+
+@kernel
+def _gather(work, guide, g, block):
+    """Statistics of the leaves below a node."""
+    for s in range(block.shape[0]):
+        block[s] = 0.0
+    for place in range(guide.start[g], guide.stop[g]):
+        atom = guide.order[place]
+        for s in range(block.shape[0]):
+            block[s] += work.atoms[atom, s]
+
+
+@kernel
+def _take_away(work, c, block, rest):
+    for s in range(rest.shape[0]):
+        rest[s] = work.clusters.columns[s, c] - block[s]
+
+
+@kernel
+def birth_odds(work, guide, out):
+    """out (2m-1,): odds that a node is a cluster of its own, by the partition that `work` holds; bounded on both sides."""
+    block, rest = work.row[_BLOCK], work.row[_REST]
+    for g in range(out.shape[0]):
+        out[g] = LEAST_ODDS
+        c = inside_one_cluster(guide, work.labels, g)
+        if c >= 0 and guide.stop[g] - guide.start[g] < work.clusters.n_atoms[c]:
+            _gather(work, guide, g, block)
+            _take_away(work, c, block, rest)
+            log_odds = log_phi_h(work.model, block) + log_phi_h(work.model, rest) - log_worth(work, c)
+            if log_odds > -50.0:
+                out[g] += min(math.exp(min(log_odds, 0.0)), LARGEST_ODDS)
+
+
+@kernel
+def node_clusters(guide, labels, n_atoms, k, low, node):
+    """node[c] = the node whose leaves are exactly cluster c, or -1; returns how many clusters have one. low is scratch."""
+    for c in range(k):
+        low[c] = -1
+        node[c] = 0  # for now the last place of the cluster
+    for place in range(labels.shape[0]):
+        c = labels[guide.order[place]]
+        if low[c] < 0:
+            low[c] = place
+        node[c] = place
+    count = 0
+    for c in range(k):
+        stop = node[c] + 1
+        node[c] = -1
+        if stop - low[c] != n_atoms[c]:
+            continue
+        at = guide.order[low[c]]
+        while guide.stop[at] < stop:
+            above = guide.parent[at]
+            if above < 0 or guide.start[above] != low[c]:
+                break
+            at = above
+        if guide.stop[at] == stop:
+            node[c] = at
+            count += 1
+    return count
+
+
+@kernel
+def _log_joining(work, block, k, skip):
+    """scores[c] = log phi_h(c u B) - log phi_h(c) for c < k, -inf for `skip`; returns the log of their summed exponentials."""
+    clusters, prior = work.clusters, work.model.prior
+    weight = block[0] * work.model.per_count
+    log_marginal_merged(work.model.family, clusters.columns, block, 0, k, clusters.scores)
+    total = -np.inf
+    for c in range(k):
+        if c == skip:
+            clusters.scores[c] = -np.inf
+        else:
+            count = true_count(work, c)
+            clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count) - clusters.log_marginal[c]
+            total = log_add(total, clusters.scores[c])
+    return total
+
+
+@kernel
+def _log_weight(weight, g):
+    before = weight[g - 1] if g > 0 else 0.0
+    return math.log((weight[g] - before) / weight[-1])
+
+
+@kernel
+def _relabel(work, guide, g, c):
+    for place in range(guide.start[g], guide.stop[g]):
+        work.labels[guide.order[place]] = c
+
+
+@kernel
+def _birth(work, guide, weight, low, node, rng):
+    clusters, k = work.clusters, work.clusters.open[0]
+    g = draw_weighted(weight, rng)
+    log_uniform = math.log(rng.random())
+    c = inside_one_cluster(guide, work.labels, g)
+    size = guide.stop[g] - guide.start[g]
+    if c < 0 or size == clusters.n_atoms[c]:
+        return False
+    block, rest = work.row[_BLOCK], work.row[_REST]
+    _gather(work, guide, g, block)
+    _take_away(work, c, block, rest)
+    log_z = log_add(_log_joining(work, block, k, c), log_worth(work, c) - log_phi_h(work.model, rest))
+    ratio = log_phi_h(work.model, block) - log_z - _log_weight(weight, g)
+    if log_uniform >= ratio:  # at least one cluster can die afterwards, so nothing that is still unknown would help
+        return False
+    _relabel(work, guide, g, k)
+    clusters.n_atoms[c] -= size
+    clusters.n_atoms[k] = size
+    if log_uniform >= ratio - math.log(node_clusters(guide, work.labels, clusters.n_atoms, k + 1, low, node)):
+        _relabel(work, guide, g, c)
+        clusters.n_atoms[c] += size
+        return False
+    clusters.open[0] = k + 1
+    for s in range(block.shape[0]):
+        clusters.columns[s, k] = block[s]
+        clusters.columns[s, c] = rest[s]
+    refresh_slot(work.cache, work.model.family, clusters, k)
+    refresh_slot(work.cache, work.model.family, clusters, c)
+    return True
+
+
+@kernel
+def _death(work, guide, weight, mortal, node, rng):
+    """`mortal` of the clusters are nodes, as `node` says."""
+    clusters, k = work.clusters, work.clusters.open[0]
+    log_uniform = math.log(rng.random())
+    if mortal == 0 or k == 1:
+        return False
+    pick, c = rng.integers(0, mortal), -1
+    while pick >= 0:
+        c += 1
+        if node[c] >= 0:
+            pick -= 1
+    g, block = node[c], work.row[_BLOCK]
+    _gather(work, guide, g, block)
+    log_z = _log_joining(work, block, k, c)
+    log_weight = _log_weight(weight, g)
+    if log_uniform >= log_z + math.log(mortal) + log_weight - log_phi_h(work.model, block):
+        return False
+    target = draw_index(clusters.scores, k, rng)
+    _relabel(work, guide, g, target)
+    for s in range(block.shape[0]):
+        clusters.columns[s, target] += block[s]
+    clusters.n_atoms[target] += clusters.n_atoms[c]
+    refresh_slot(work.cache, work.model.family, clusters, target)
+    clear_slot(work, c)
+    close_slot(work, c)
+    return True
+
+
+@kernel
+def births_and_deaths(work, guide, weight, count, begin, rng):
+    """Births and deaths by a coin, nodes by cumulative weights (2m-1,); returns how many moves are done.
+
+    Fewer than `count` when out of room.
+    """
+    clusters = work.clusters
+    room = clusters.n_atoms.shape[0]
+    low, node, scratch = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    mortal = node_clusters(guide, work.labels, clusters.n_atoms, clusters.open[0], low, node)
+    for done in range(begin, count):
+        if not room_for_one_more(work):
+            return done
+        if rng.random() < 0.5:
+            changed = _birth(work, guide, weight, low, scratch, rng)
+        else:
+            changed = _death(work, guide, weight, mortal, node, rng)
+        if changed:
+            mortal = node_clusters(guide, work.labels, clusters.n_atoms, clusters.open[0], low, node)
+    return count

@@ -1,0 +1,197 @@
+"""Chains as tasks: the draws of one process, on any number of workers, stopped anywhere; runs over rows and over clusters."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import zarr
+
+import dtree
+from dtree.core.families import DiagonalGaussian
+from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.engine.chain_folder import ChainRun
+from dtree.engine.chains import open_run, resume, sample_dataset
+from dtree.engine.cluster import cluster_client
+from dtree.engine.fit import fit_dataset
+from dtree.mcmc.estimator import DPMixtureMCMC
+
+OPTIONS = {"chains": 3, "draws": 30, "warmup": 10, "thin": 2, "seed": 4}
+
+
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.array([[0.0, 0.0], [7.0, 0.0], [0.0, 7.0]])[np.arange(45) % 3] + rng.normal(size=(45, 2))
+
+
+def model() -> dict:
+    return {"family": DiagonalGaussian([3.0, 3.0], 0.05, 3.0, [3.0, 3.0]), "prior": GeneralizedGamma()}
+
+
+def in_process(**changes) -> DPMixtureMCMC:
+    settings = {name: value for name, value in OPTIONS.items() if name != "seed"}
+    return DPMixtureMCMC(**{**settings, **model(), "random_state": OPTIONS["seed"], **changes}).fit(rows())
+
+
+@pytest.fixture(scope="module")
+def reference() -> DPMixtureMCMC:
+    return in_process()
+
+
+def assert_same(run, reference: DPMixtureMCMC) -> None:
+    found = open_run(run)
+    assert np.array_equal(found.partitions_, reference.partitions_)
+    assert found.posterior_.equals(reference.posterior_)
+    assert np.array_equal(found.labels_, reference.labels_)
+    for mine, theirs in zip(found.checkpoints_, reference.checkpoints_, strict=True):
+        for name, value in theirs.items():
+            assert np.array_equal(mine[name], value, equal_nan=True), name
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(blocks: int):
+    seen = []
+
+    def watch(status) -> None:
+        seen.append(status)
+        if len(seen) == blocks:
+            raise Stop
+
+    return watch
+
+
+def test_same_draws_as_in_process(reference, tmp_path):
+    sample_dataset(rows(), tmp_path / "run", **OPTIONS, **model())
+    assert_same(tmp_path / "run", reference)
+
+
+def test_stopped_and_resumed(reference, tmp_path):
+    with pytest.raises(Stop):
+        sample_dataset(rows(), tmp_path / "run", **OPTIONS, **model(), block_draws=7, progress=stop_after(5))
+    run = ChainRun(tmp_path / "run")
+    done = {chain: run.traces(chain)[2] for chain in range(3)}
+    assert sum(done.values()) == 5 * 14
+    with pytest.raises(ValueError, match="is not finished: resume it"):
+        open_run(run.path)
+    with pytest.raises(ValueError, match="already holds a run"):
+        sample_dataset(rows(), run.path, **OPTIONS, **model())
+    seen = []
+    resume(run.path, progress=seen.append)
+    for chain in range(3):
+        assert min(status.sweep for status in seen if status.chain == chain) == min(done[chain] + 14, 70)
+    assert_same(run.path, reference)
+    states = [sum(path.name.startswith("state_") for path in block.iterdir()) for block in run.blocks(0)]
+    assert states[:-2] == [0] * (len(states) - 2)
+    assert min(states[-2:]) > 0
+    resume(run.path, progress=lambda status: pytest.fail("nothing is left to do"))
+
+
+@pytest.mark.parametrize(
+    ("workers", "processes"), [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (2, False)]
+)
+def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
+    with cluster_client(n_workers=workers, processes=processes, memory_limit="1.5GB", warm=False) as client:
+        sample_dataset(rows(), tmp_path / "run", **OPTIONS, **model(), block_draws=8, client=client)
+    assert_same(tmp_path / "run", reference)
+
+
+def test_same_bits_after_a_worker_is_killed(reference, tmp_path, client):
+    seen = []
+
+    def kill_one(status) -> None:
+        seen.append(status)
+        if len(seen) == 4:
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    sample_dataset(rows(), tmp_path / "run", **OPTIONS, **model(), block_draws=5, client=client, progress=kill_one)
+    client.wait_for_workers(2, timeout=60)
+    assert_same(tmp_path / "run", reference)
+
+
+def test_partitions_are_stored_compactly_and_anything_can_read_them(reference, tmp_path):
+    sample_dataset(rows(), tmp_path / "run", **OPTIONS, **model(), block_draws=10)
+    block = ChainRun(tmp_path / "run").blocks(1)[-1]
+    assert zarr.open_array(str(block / "labels"), mode="r").dtype == np.uint8
+    import xarray
+
+    stored = xarray.open_datatree(str(tmp_path / "run" / "posterior"), engine="zarr", consolidated=False)
+    assert set(stored["posterior"].data_vars) == {"n_clusters", "log_joint", "alpha", "sigma", "u"}
+    assert np.array_equal(stored["posterior"]["log_joint"], reference.posterior_["posterior"]["log_joint"])
+
+
+def test_chains_start_differently(tmp_path):
+    sample_dataset(rows(), tmp_path / "run", "gibbs", chains=4, draws=1, warmup=0, **model())
+    first = open_run(tmp_path / "run").partitions_[:, 0]
+    assert len({tuple(labels) for labels in first}) > 1
+
+
+def test_names_constant_columns_and_a_file(tmp_path):
+    X = np.column_stack([rows(), np.full(45, 2.0)])
+    np.save(tmp_path / "x.npy", X)
+    sample_dataset(tmp_path / "x.npy", tmp_path / "run", "gibbs", 2, 20, warmup=10, family="gaussian-diag", seed=1)
+    found = dtree.open(tmp_path / "run")
+    twin = DPMixtureMCMC("gibbs", "gaussian-diag", chains=2, draws=20, warmup=10, random_state=1).fit(X)
+    assert np.array_equal(found.partitions_, twin.partitions_)
+    assert found.columns_.tolist() == [0, 1]
+    assert found.family == "gaussian-diag"
+    np.testing.assert_array_equal(found.score_samples(X), twin.score_samples(X))
+    np.testing.assert_array_equal(found.predict(X), twin.predict(X))
+
+
+def test_over_the_clusters_of_a_run_in_passes(tmp_path):
+    rng = np.random.default_rng(1)
+    X = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])[np.arange(3000) % 3] + rng.normal(size=(3000, 2))
+    fit_dataset(X, tmp_path / "passes", family="gaussian-diag", init_clusters=40)
+    with pytest.raises(ValueError, match="leave those options out"):
+        sample_dataset(tmp_path / "passes", tmp_path / "bad", family="gaussian")
+    prior = DirichletProcess(0.5)
+    sample_dataset(tmp_path / "passes", tmp_path / "run", "tgmcmc", 2, 20, warmup=5, prior=prior, seed=2)
+    found = open_run(tmp_path / "run")
+    atoms = zarr.open_array(str(tmp_path / "passes" / "statistics" / "clusters"), mode="r")[...]
+    assert np.array_equal(found.atoms_, atoms)
+    assert found.atoms_[:, 0].sum() == 3000
+    assert found.n_clusters_ >= 3
+    assert np.isfinite(found.score_samples(X[:10])).all()
+    assert np.unique(found.predict(X[:3])).size == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sampler": "metropolis"}, "unknown sampler 'metropolis': use one of tgmcmc, tgmcmc-paper, gibbs"),
+        ({"draws": 0}, "draws must be at least 1"),
+        ({"chains": 0}, "chains must be at least 1"),
+        ({"warmup": -1}, "warmup must not be negative"),
+        ({"loss": "zero-one"}, "unknown loss"),
+        ({"data_or_run": np.zeros((1, 2))}, "at least 2 rows"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(tmp_path, changes, sentence):
+    settings = {"data_or_run": rows(), "out": tmp_path / "run", **changes}
+    with pytest.raises(ValueError, match=sentence):
+        sample_dataset(**settings)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_a_chain_that_cannot_start(tmp_path):
+    hopeless = DiagonalGaussian([0.0, 0.0], 1e-300, 1e-300, [1e-300, 1e-300])
+    with pytest.raises(ValueError, match="chain 0 cannot start: the log joint of its first partition"):
+        sample_dataset(1e140 * rows(), tmp_path / "run", "gibbs", 2, 10, family=hopeless, prior="dp")
+
+
+def test_all_rows_equal(tmp_path):
+    sample_dataset(np.full((12, 2), 3.0), tmp_path / "run", "tgmcmc", 2, 10, warmup=5)
+    assert open_run(tmp_path / "run").n_clusters_ == 1
+
+
+def test_a_damaged_run_is_named(tmp_path):
+    run = ChainRun(sample_dataset(rows(), tmp_path / "run", "gibbs", 1, 20, warmup=0, block_draws=5, **model()))
+    (run.blocks(0)[1] / "zarr.json").write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        open_run(run.path)

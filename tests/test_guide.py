@@ -1,0 +1,30 @@
+"""The pages of the guide and the reference build without a warning, and the guide speaks of names that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dtree
+
+ROOT = Path(dtree.__file__).parents[1]
+PAGES = sorted((ROOT / "dtree" / "guide").glob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_names_in_the_guide_exist(page):
+    for name in re.findall(r"`dtree\.(\w+)", page.read_text()):
+        assert name in dtree.__all__ or (ROOT / "dtree" / name).is_dir() or name == "guide", name
+
+
+def test_pages_build(tmp_path):
+    pytest.importorskip("pdoc")
+    command = [sys.executable, "-W", "error", "-m", "dtree.guide", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Choose a family" in (tmp_path / "dtree" / "guide" / "families.html").read_text()
+    assert "BayesKMeansBHC" in (tmp_path / "dtree.html").read_text()
