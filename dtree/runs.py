@@ -69,7 +69,6 @@ def open(run: str | Path) -> Any:
     """The fitted model in a run, every part of it checked; a damaged or hostile run gets one sentence (ValueError).
 
     >>> import tempfile, dtree
-    >>> import numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(dtree.BHC("poisson").fit([[1], [2], [90], [95]]), f"{folder}/run.zarr")
     ...     open(f"{folder}/run.zarr").labels_.tolist()

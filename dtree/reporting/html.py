@@ -159,7 +159,7 @@ def _opened(model_or_run: Any) -> tuple[Any, dict[str, Any], dict[str, list[str]
         if isinstance(notes.get("command"), list):
             notes["command"] = " ".join(str(word) for word in notes["command"])
         if "settings" in notes:
-            notes["pass settings"] = notes.pop("settings")
+            notes["settings of the run"] = notes.pop("settings")
         if "source" in at:
             notes["data"], notes["data_shape"] = folder.source.path, list(folder.source.shape)
             names = _names_of_source(folder.source)

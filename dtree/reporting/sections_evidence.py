@@ -107,7 +107,9 @@ def chains_section(subject: Subject) -> Section | None:
     posterior = getattr(subject.model, "posterior_", None)
     if posterior is None or not hasattr(subject.model, "partitions_"):
         return None
-    summary = subject.model.summary()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a quantity that never changes has no R-hat, which is shown as such
+        summary = subject.model.summary()
     columns = [str(name) for name in summary.columns]
     rows = [[str(name), *(_cell(value) for value in values)] for name, values in zip(summary.index, summary.to_numpy())]
     parts = [
