@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +17,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="A finished run of any kind.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     data: Annotated[
-        str | None, typer.Option(help="The rows, for the picture in two dimensions where a run keeps only summaries.")
+        str | None, typer.Option(help="The rows, for their picture and names where a run keeps only summaries.")
     ] = None,
     labels_column: Annotated[str | None, typer.Option(help="Column of --data that is not a feature.")] = None,
     image_shape: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH when a row is a picture, e.g. 28x28.")] = None,
@@ -32,20 +33,27 @@ def report(
     check_ending(out, (".html", ".htm"))
     check_file(out, overwrite)
     shape = _shape(image_shape)
-    X = None
-    row_names = feature_names = None
-    if data is not None:
-        from dtree.store.readers import read_rows
-        from dtree.store.run import made_by_passes, read_provenance
-
-        remembered = None if made_by_passes(run) else read_provenance(run).get("labels_column")
-        leave_out = [remembered] if remembered and labels_column is None else []
-        rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
-        X, row_names, feature_names = rows.X, rows.row_names, rows.feature_names
+    X = None if data is None else _rows(run, data, labels_column)
     from dtree.reporting.html import report as write
 
-    page = write(run, out, row_names, feature_names=feature_names, X=X, image_shape=shape, title=title)
+    page = write(run, out, X=X, image_shape=shape, title=title)
     say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
+
+
+def _rows(run: Path, data: str, labels_column: str | None) -> Any:
+    """The rows of a file with their names, without the column that the run left out."""
+    from dtree.store.readers import read_rows
+    from dtree.store.run import made_by_passes, read_provenance
+
+    if made_by_passes(run):
+        from dtree.engine.folder import RunFolder
+
+        remembered = RunFolder(run).attributes.get("labels_column")
+    else:
+        remembered = read_provenance(run).get("labels_column")
+    leave_out = [remembered] if remembered and labels_column is None else []
+    rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
+    return SimpleNamespace(X=rows.X, obs_names=rows.row_names or (), var_names=rows.feature_names or ())
 
 
 def _shape(text: str | None) -> tuple[int, int] | None:

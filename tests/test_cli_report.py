@@ -55,6 +55,19 @@ def test_rows_of_a_file_with_labels(folder: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_names_of_the_rows_where_a_run_has_none(folder: Path, tmp_path: Path) -> None:
+    run, page = f"{tmp_path}/run.zarr", f"{tmp_path}/page.html"
+    frame = pandas.read_csv(folder / "dtree-demo.csv").drop(columns="kind")
+    np.save(tmp_path / "rows.npy", frame.drop(columns="row").to_numpy())
+    assert _invoke("fit", f"{tmp_path}/rows.npy", "--family", "gaussian-diag", "--out", run).exit_code == 0
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    result = _invoke("report", run, "-o", page, "--data", f"{tmp_path}/rows.csv")
+    assert result.exit_code == 0, result.output
+    text = Path(page).read_text(encoding="utf-8")
+    assert "lifespan" in text
+    assert "owl 1" in text
+
+
 def test_a_run_in_passes(tmp_path: Path) -> None:
     from dtree.engine.fit import fit_dataset
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from dtree.core.names import Named, take_names
 from dtree.core.tree import Tree
 from dtree.reporting.markup import Section, embedded_json, join, number
 from dtree.reporting.profile import Profile
@@ -55,8 +56,9 @@ def report(
     ----------
     model_or_run : a fitted dtree model, the folder of a finished run, or a `Tree`.
     out : the page to write; one that is there already is replaced.
-    row_names, feature_names : (n,) and (d,) names; those the model or the run remembers when None.
-    X : (n, d) rows for the picture in two dimensions, where the model keeps only summaries of them.
+    row_names, feature_names : (n,) and (d,) names; those the model, the run or X remembers when None.
+    X : (n, d) rows for the picture in two dimensions, where the model keeps only summaries of them: an array, a sparse
+        matrix, a data frame or an AnnData-like object.
     image_shape : (height, width) when a row is a picture: clusters then show their mean picture.
     title : what to write on top; the name of the run, or what was found, when None.
 
@@ -81,11 +83,12 @@ def report(
     model, notes, names = _opened(model_or_run)
     subject = subject_of(model)
     subject.notes = notes
-    _give_names(subject, row_names, feature_names, names)
+    rows = take_names(X)
+    _give_names(subject, row_names, feature_names, names, rows)
     if image_shape is not None:
         _give_image_shape(subject, image_shape)
     if X is not None:
-        give_points(subject, X, _MOST_ROWS_DRAWN)
+        give_points(subject, rows.X, _MOST_ROWS_DRAWN)
     text = page_of(subject, title or (Path(notes["run"]).name if "run" in notes else _headline(subject)))
     with file_in_place(out) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -186,12 +189,13 @@ def _names_of_source(source: Any) -> dict[str, list[str]]:
     return {key: [str(name) for name in names] for key, names in found.items() if isinstance(names, list)}
 
 
-def _give_names(subject: Subject, rows: Any, features: Any, remembered: dict[str, list[str]]) -> None:
+def _give_names(subject: Subject, rows: Any, features: Any, remembered: dict[str, list[str]], drawn: Named) -> None:
+    """The names given, else those the model, the run or the rows to be drawn have."""
     model = subject.model
     n = subject.shape.n_leaves if isinstance(model, Tree) or subject.row_leaf is None else subject.row_leaf.shape[0]
     if rows is not None and len(rows) != n:
         raise ValueError(f"there are {len(rows)} row names but {n} rows")
-    for found in (rows, getattr(model, "row_names_", None), remembered.get("row_names")):
+    for found in (rows, getattr(model, "row_names_", None), remembered.get("row_names"), drawn.row_names):
         if found is not None and len(found) == n:
             subject.row_names = [str(name) for name in found]
             break
@@ -202,7 +206,9 @@ def _give_names(subject: Subject, rows: Any, features: Any, remembered: dict[str
     every: int = getattr(model, "n_features_in_", d)
     if features is not None and len(features) not in (d, every):
         raise ValueError(f"there are {len(features)} feature names but {every} features")
-    for found in (features, getattr(model, "feature_names_in_", None), remembered.get("feature_names")):
+    columns_drawn = drawn.feature_names if drawn.feature_names is not None else getattr(drawn.X, "columns", None)
+    own = getattr(model, "feature_names_in_", None)
+    for found in (features, own, remembered.get("feature_names"), columns_drawn):
         if found is not None and len(found) in (d, every):
             kept = found if len(found) == d else [found[column] for column in columns]
             subject.feature_names = [str(name) for name in kept]
