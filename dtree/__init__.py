@@ -31,8 +31,13 @@ _HOME = {
     "evidence_bounds": "dtree.evidence",
     "exact_log_evidence": "dtree.evidence",
     "open": "dtree.runs",
-    "plot_coarsening_path": "dtree.report.plots",
-    "plot_tree": "dtree.report.plots",
+    "plot_bounds": "dtree.reporting.plots_runs",
+    "plot_clusters": "dtree.reporting.plots_runs",
+    "plot_coarsening_path": "dtree.reporting.plots",
+    "plot_coclustering": "dtree.reporting.plots_runs",
+    "plot_traces": "dtree.reporting.plots_runs",
+    "plot_tree": "dtree.reporting.plots",
+    "report": "dtree.reporting.html",
     "save": "dtree.runs",
 }
 
@@ -57,8 +62,13 @@ if TYPE_CHECKING:
     from dtree.hierarchy.incremental_estimator import IncrementalBHC as IncrementalBHC
     from dtree.hierarchy.purity import dendrogram_purity as dendrogram_purity
     from dtree.mcmc.estimator import DPMixtureMCMC as DPMixtureMCMC
-    from dtree.report.plots import plot_coarsening_path as plot_coarsening_path
-    from dtree.report.plots import plot_tree as plot_tree
+    from dtree.reporting.html import report as report
+    from dtree.reporting.plots import plot_coarsening_path as plot_coarsening_path
+    from dtree.reporting.plots import plot_tree as plot_tree
+    from dtree.reporting.plots_runs import plot_bounds as plot_bounds
+    from dtree.reporting.plots_runs import plot_clusters as plot_clusters
+    from dtree.reporting.plots_runs import plot_coclustering as plot_coclustering
+    from dtree.reporting.plots_runs import plot_traces as plot_traces
     from dtree.runs import open as open
     from dtree.runs import save as save
     from dtree.variational.estimator import DPMixtureVB as DPMixtureVB

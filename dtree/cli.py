@@ -14,6 +14,7 @@ from dtree.cli_console import out, progress_bar, say, with_exit_codes
 from dtree.cli_ddt import ddt, describe_tree, export_tree, is_diffusion
 from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
 from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
+from dtree.cli_report import report
 from dtree.cli_sample import sample
 from dtree.cli_vb import describe_saved, vb
 
@@ -344,6 +345,7 @@ def export(
         say(str(path))
 
 
+app.command()(report)
 app.command()(cluster_options(with_exit_codes(sample)))
 app.command()(vb)
 app.command()(cluster_options(with_exit_codes(ddt)))

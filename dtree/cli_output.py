@@ -107,7 +107,7 @@ def draw(model: Any, names: list[str] | None, path: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot
 
-    from dtree.report.plots import plot_tree
+    from dtree.reporting.plots import plot_tree
     from dtree.store.commit import file_in_place
 
     figure = plot_tree(model, names=names).figure

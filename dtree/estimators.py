@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dtree.core.checks import as_counts, as_rows, require_spread, require_values
 from dtree.core.families import FAMILIES, Family
 from dtree.core.model import Model
+from dtree.core.names import take_names
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
@@ -36,10 +37,20 @@ def family_class(family: str | Family) -> type[Family]:
 
 
 def rows_for(estimator: Any, X: Any, reset: bool) -> Any:
-    """X checked for the estimator's family: float64 rows or CSR; feature names and number remembered or compared."""
+    """X checked for the estimator's family: float64 rows or CSR; names and number of features remembered or compared."""
     kind = family_class(estimator.family)
+    X, row_names, feature_names = take_names(X)
     rows = as_rows(X, accept_sparse=kind.accepts_sparse)
+    if feature_names is not None:
+        import pandas
+
+        # scikit-learn takes names from frames only: an empty one stands in for the rows, which may be sparse.
+        X = pandas.DataFrame(np.empty((0, rows.shape[1])), columns=feature_names)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if reset:
+        vars(estimator).pop("row_names_", None)
+        if row_names is not None:
+            estimator.row_names_ = row_names
     require_values(rows, kind.value_kind, kind.name)
     if reset and kind.value_kind == "real":
         require_spread(rows)
@@ -78,6 +89,8 @@ class BHC(ClusterMixin, BaseEstimator):
     log_evidence_bound_ : lower bound on the log evidence of the data.
     family_, prior_ : the model with its hyperparameters. columns_ : the columns it uses.
     atoms_ : statistics (m, s) of the leaves. bound_trace_ : bounds while optimising.
+    feature_names_in_, row_names_ : names, when X has any: columns and index of a data frame, `var_names` and `obs_names`
+        of an AnnData-like object.
 
     >>> import numpy as np
     >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (0.0, 12.0)])

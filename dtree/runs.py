@@ -6,7 +6,7 @@ knows arrays and settings; those modules, to the right of the estimators, know w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ def save(
     run: str | Path,
     *,
     provenance: Mapping[str, Any] | None = None,
-    row_names: list[str] | None = None,
+    row_names: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write a fitted model as a run that `open` gives back bit for bit.
@@ -43,10 +43,11 @@ def save(
     model : a fitted estimator, e.g. BHC.
     run : the folder to make, by custom `something.zarr`.
     provenance : what else to remember: the command, the seed, the data's fingerprint.
-    row_names : (n,) names of the rows, kept with the labels.
+    row_names : (n,) names of the rows, kept with the labels; those the model was fitted with when None.
     overwrite : replace an existing run; the old one stays until the new one is complete.
 
     >>> import tempfile, dtree
+    >>> import numpy as np
     >>> X = np.array([[0.0], [0.1], [5.0], [5.2]])
     >>> model = dtree.BHC().fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -57,6 +58,8 @@ def save(
     """
     kind = _known(model)
     notes = dict(provenance or {})
+    if row_names is None:
+        row_names = getattr(model, "row_names_", None)
     if row_names is not None:
         notes["row_names"] = [str(name) for name in row_names]
     write_run(run, kind.name, model, notes, overwrite)

@@ -97,6 +97,9 @@ def _check_bhc(fitted: Mapping[str, Any]) -> None:
     names = fitted.get("feature_names_in_")
     if names is not None and (not isinstance(names, np.ndarray) or names.shape != (d,)):
         raise ValueError(f"it has {np.size(names)} feature names for {d} features")
+    names = fitted.get("row_names_")
+    if names is not None and (not isinstance(names, np.ndarray) or names.shape != labels.shape):
+        raise ValueError(f"it has {np.size(names)} row names for {labels.shape[0]} rows")
 
 
 register("bhc", Kind(write=_take_apart, read=_put_together_bhc))

@@ -24,9 +24,9 @@ ROWS = [
     {"kmeans", "mcmc", "variational", "diffusion"},
     {"store"},
     {"engine"},
-    {"estimators", "evidence", "coarsening", "datasets", "runs", "report", "guide"}
+    {"estimators", "evidence", "coarsening", "datasets", "runs", "reporting", "guide"}
     | {"runs_bhc", "runs_chains", "runs_variational", "runs_diffusion"},
-    {"cli", "cli_console", "cli_output", "cli_cluster", "cli_engine", "cli_sample", "cli_vb", "cli_ddt"},
+    {"cli", "cli_console", "cli_output", "cli_cluster", "cli_engine", "cli_sample", "cli_vb", "cli_ddt", "cli_report"},
 ]
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
 # The faces of the last rooms know each other: an estimator is saved by runs, drawn by report.

@@ -11,13 +11,8 @@ import numpy as np
 
 from dtree.core.partition import canonical_labels
 from dtree.core.tree import Tree
+from dtree.reporting.style import ABOVE_CUT, CLUSTER_COLOURS, INK, colour_of, new_axes, quiet_axes
 
-_ABOVE_CUT = "#8a8f98"
-_INK = "#2b2f36"
-# Ten colours that stay apart for colour-blind readers and on paper; clusters take them in order of appearance.
-_CLUSTER_COLOURS = (
-    "#3b6fb6", "#d9772b", "#3f9561", "#b8434e", "#7d5ba6", "#8a6d4b", "#d46fa3", "#5f7a87", "#a8a032", "#2fa3b5",
-)  # fmt: skip
 _FEW_TIPS = 8
 _LARGEST_NAMED = 100  # tips that still get a readable name
 
@@ -51,7 +46,7 @@ def plot_tree(
     ----------
     tree_or_model : a Tree, or a fitted model with `tree_` and `labels_`.
     ax : Matplotlib axes; a new figure of fitting size when None.
-    names : (m,) names of the leaves.
+    names : (m,) names of the leaves; those the model was fitted with when None.
     labels : (m,) cluster of each leaf; the model's own, or the tree cut at 1/2, when None.
     max_leaves : how many leaves and triangles to draw at most.
     title : what to write above.
@@ -65,22 +60,25 @@ def plot_tree(
     ['ash', 'box', 'cat']
     """
     tree, labels = _tree_and_labels(tree_or_model, labels)
-    if names is not None and len(names) != tree.n_leaves:
+    if names is None:
+        remembered = getattr(tree_or_model, "row_names_", None)
+        names = remembered if remembered is not None and len(remembered) == tree.n_leaves else None
+    elif len(names) != tree.n_leaves:
         raise ValueError(f"there are {len(names)} names but {tree.n_leaves} leaves")
     if max_leaves < 2:
         raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
     cluster = _node_clusters(tree, labels)
     drawing = _lay_out(tree, cluster, max_leaves)
     if ax is None:
-        ax = _new_axes(8.0, 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED))
-    colour = [_CLUSTER_COLOURS[c % len(_CLUSTER_COLOURS)] if c >= 0 else _ABOVE_CUT for c in cluster]
+        ax = new_axes(8.0, 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED))
+    colour = [colour_of(int(c)) for c in cluster]
     _draw_branches(ax, tree, drawing, colour)
     _draw_collapsed(ax, tree, drawing, colour)
     _finish_tree_axes(ax, tree, drawing, colour, names)
     clusters = len(np.unique(labels))
     if title is None:
         title = f"{tree.size[-1]:,} rows, {clusters:,} cluster{'s' if clusters != 1 else ''}"
-    ax.set_title(title, loc="left", fontsize=11, color=_INK)
+    ax.set_title(title, loc="left", fontsize=11, color=INK)
     return ax
 
 
@@ -95,14 +93,6 @@ def _tree_and_labels(tree_or_model: Any, labels: Any) -> tuple[Tree, np.ndarray]
     if labels.shape != (tree.n_leaves,):
         raise ValueError(f"there are {labels.size} labels but {tree.n_leaves} leaves")
     return tree, labels
-
-
-def _new_axes(width: float, height: float) -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ValueError("drawing needs Matplotlib, which is not installed; pip install 'dtree[plot]'") from None
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def _heights(tree: Tree) -> np.ndarray:
@@ -188,7 +178,7 @@ def _draw_branches(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str]) ->
         for child in _children(tree, node):
             there = drawing.place[child]
             segments.append([(x, at), (x, there), (drawing.height[child], there)])
-            colours.append(colour[child] if colour[node] == _ABOVE_CUT else colour[node])
+            colours.append(colour[child] if colour[node] == ABOVE_CUT else colour[node])
     ax.add_collection(LineCollection(segments, colors=colours, linewidths=1.5, capstyle="round", joinstyle="round"))
 
 
@@ -216,21 +206,21 @@ def _finish_tree_axes(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str],
     ticks = _decades(drawing.foot, top)
     ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
     ax.xaxis.set_minor_locator(_no_ticks())
-    ax.set_xlabel("log odds against one cluster", fontsize=9, color=_INK)
-    ax.axvline(0.0, color=_INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
+    ax.set_xlabel("log odds against one cluster", fontsize=9, color=INK)
+    ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
     ax.set_ylim(len(drawing.tips) - 0.4, -0.6)
     ax.yaxis.tick_right()
     if len(drawing.tips) <= _LARGEST_NAMED:
         ax.set_yticks(range(len(drawing.tips)), [_tip_text(tree, node, names) for node in drawing.tips], fontsize=8)
         for text, node in zip(ax.get_yticklabels(), drawing.tips):
-            text.set_color(colour[node] if colour[node] != _ABOVE_CUT else _INK)
+            text.set_color(colour[node] if colour[node] != ABOVE_CUT else INK)
     else:
         ax.set_yticks([])
     ax.tick_params(axis="y", length=0)
-    ax.tick_params(axis="x", colors=_INK, labelsize=8)
+    ax.tick_params(axis="x", colors=INK, labelsize=8)
     for side in ("left", "right", "top"):
         ax.spines[side].set_visible(False)
-    ax.spines["bottom"].set_color(_ABOVE_CUT)
+    ax.spines["bottom"].set_color(ABOVE_CUT)
 
 
 def _decades(low: float, high: float) -> list[float]:
@@ -277,27 +267,19 @@ def plot_coarsening_path(path: Any, ax: Any = None) -> Any:
     order = np.argsort(coarsening, kind="stable")
     coarsening, clusters = coarsening[order], clusters[order].astype(np.int64)
     if ax is None:
-        ax = _new_axes(6.0, 3.6)
-    ax.plot(coarsening, clusters, color=_CLUSTER_COLOURS[0], linewidth=1.6, marker="o", markersize=5, clip_on=False)
+        ax = new_axes(6.0, 3.6)
+    ax.plot(coarsening, clusters, color=CLUSTER_COLOURS[0], linewidth=1.6, marker="o", markersize=5, clip_on=False)
     last = None
     for x, k in zip(coarsening, clusters):
         if k != last:  # one number for each stretch
-            ax.annotate(
-                f"{k:,}", (x, k), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8, color=_INK
-            )
+            ax.annotate(f"{k:,}", (x, k), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8, color=INK)
         last = k
-    ax.set_xlabel("coarsening (1: the likelihood as it is)", fontsize=9, color=_INK)
-    ax.set_ylabel("clusters", fontsize=9, color=_INK)
+    quiet_axes(ax, "coarsening (1: the likelihood as it is)", "clusters")
     if clusters.max() > 20 * max(1, clusters.min()):
         ax.set_yscale("log")
     else:
         ax.set_ylim(0, clusters.max() * 1.15 + 0.5)
         ax.yaxis.get_major_locator().set_params(integer=True)
-    ax.tick_params(colors=_INK, labelsize=8)
-    for side in ("right", "top"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(_ABOVE_CUT)
     return ax
 
 

@@ -18,7 +18,7 @@ from dtree.core.priors import DirichletProcess
 from dtree.core.tree import Tree
 from dtree.datasets import nested_creatures
 from dtree.hierarchy.bhc import build_tree
-from dtree.report.plots import plot_coarsening_path, plot_tree
+from dtree.reporting.plots import plot_coarsening_path, plot_tree
 
 matplotlib.use("agg")
 

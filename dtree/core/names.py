@@ -1,0 +1,40 @@
+"""Names that come with data: the index and columns of a data frame, `obs_names` and `var_names` of an AnnData-like object."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Named(NamedTuple):
+    """Data with what they are called: X as it is to be checked, and names (n,) of rows and (d,) of features or None."""
+
+    X: Any
+    row_names: np.ndarray | None = None
+    feature_names: np.ndarray | None = None
+
+
+def take_names(X: Any) -> Named:
+    """Rows with their names; anything without names comes back as it is.
+
+    The names of a data frame's columns are left to scikit-learn, which knows them already. A frame whose index only
+    counts from 0 has no row names.
+
+    >>> import pandas
+    >>> take_names(pandas.DataFrame({"length": [1.0, 2.0]}, index=["ash", "box"])).row_names.tolist()
+    ['ash', 'box']
+    >>> take_names([[1.0], [2.0]]).row_names is None
+    True
+    """
+    if hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "X"):
+        return Named(X.X, _texts(X.obs_names), _texts(X.var_names))
+    index = getattr(X, "index", None)
+    if index is None or not hasattr(X, "columns") or callable(index):
+        return Named(X)
+    counts = type(index).__name__ == "RangeIndex"
+    return Named(X, None if counts else _texts(index))
+
+
+def _texts(names: Any) -> np.ndarray:
+    return np.array([str(name) for name in names], dtype=object)

@@ -1,0 +1,131 @@
+"""The interactive tree, and the same as a table for those who do not see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from dtree.reporting.markup import Section, details, number, table
+from dtree.reporting.profile import contrast, most_distinct
+from dtree.reporting.subject import Subject
+
+_DESCRIBED = 3000  # nodes, largest first, that get typical features
+_IN_TABLE = 60
+_FEATURES = 5
+_MOST_NAMES = 50_000
+_AT_ONCE = 2_000_000  # values of a block of node profiles
+
+
+def tree_section(subject: Subject) -> Section:
+    """The tree and its table."""
+    features = node_features(subject)
+    html = Markup(
+        '<p class="hint">{remark} Open and close nodes with a click, or with the arrow keys and Enter. A triangle holds all '
+        "that is below it.</p>"
+        '<div id="tree-tools" role="toolbar" aria-label="Tree tools">'
+        '<label class="search">Search <input id="search" type="search" autocomplete="off" placeholder="a name" '
+        'role="combobox" aria-expanded="false" aria-controls="found" aria-autocomplete="list"></label>'
+        '<span class="buttons"><button type="button" id="zoom-out" aria-label="Zoom out">\u2212</button>'
+        '<button type="button" id="zoom-in" aria-label="Zoom in">+</button>'
+        '<button type="button" id="fewer">Fewer nodes</button><button type="button" id="more">More nodes</button>'
+        '<button type="button" id="whole" hidden>Whole tree</button></span>'
+        '<ul id="found" role="listbox" aria-label="Names found" hidden></ul></div>'
+        '<div class="tree-and-node"><div id="tree-view" tabindex="0" role="tree" aria-label="Tree of {rows} rows">'
+        '<div id="tree-space"></div></div>'
+        '<aside id="node" aria-live="polite" aria-label="The chosen node"></aside></div>'
+        '<div id="tip" hidden></div>'
+        "<noscript><p>The interactive tree needs JavaScript; the table below holds its largest nodes.</p></noscript>"
+    ).format(remark=subject.remark, rows=number(subject.n_rows))
+    html += details(f"The {min(_IN_TABLE, 2 * subject.shape.n_leaves - 1)} largest nodes as a table", _as_table(subject, features))  # fmt: skip
+    return Section("tree", "Tree", html, _data(subject, features))
+
+
+def node_features(subject: Subject) -> dict[int, list[tuple[int, float, float]]]:
+    """What sets the largest nodes apart from their siblings: (feature, value here, value there), most telling first."""
+    profile, shape = subject.profile, subject.shape
+    if profile is None or shape.n_leaves < 2:
+        return {}
+    order, start, stop = shape.leaf_order()
+    # The leaves under a node stand together in this order, so running sums give the sum under any node.
+    sums = np.vstack([np.zeros(profile.sums.shape[1]), np.cumsum(profile.sums[order], axis=0)])
+    exposure = np.concatenate([[0.0], np.cumsum(profile.exposure[order])])
+    sibling = shape.sibling
+    largest = np.argsort(-shape.size, kind="stable")[:_DESCRIBED]
+    # A single row is described by its own values only where a leaf holds several rows.
+    nodes = largest[(sibling[largest] >= 0) & ((largest >= shape.n_leaves) | (shape.size[largest] > 1))]
+    found: dict[int, list[tuple[int, float, float]]] = {}
+    block = max(1, _AT_ONCE // profile.sums.shape[1])
+    for first in range(0, nodes.shape[0], block):
+        some = nodes[first : first + block]
+        here, there = sums[stop[some]] - sums[start[some]], sums[stop[sibling[some]]] - sums[start[sibling[some]]]
+        n, m = exposure[stop[some]] - exposure[start[some]], exposure[stop[sibling[some]]] - exposure[start[sibling[some]]]  # fmt: skip
+        scores = contrast(profile.kind, here, n, there, m)
+        chosen = most_distinct(scores, _FEATURES, only_more=profile.kind != "standard")
+        for place, node in enumerate(some):
+            found[int(node)] = [
+                (
+                    int(k),
+                    _short(here[place, k] / max(n[place], 1e-300)),
+                    _short(there[place, k] / max(m[place], 1e-300)),
+                )
+                for k in chosen[place]
+                if k >= 0
+            ]
+    return found
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def feature_text(subject: Subject, feature: int, value: float, other: float | None = None) -> str:
+    """One feature in words."""
+    kind = subject.profile.kind if subject.profile is not None else "standard"
+    name = subject.feature(feature)
+    if kind == "standard":
+        return f"{name} {value:+.2f}".replace("-", "\u2212")
+    shown = [f"{100 * v:.3g}%" if kind in ("share", "token") else number(v, 3) for v in (value, other) if v is not None]
+    return f"{name} {shown[0]}" + (f" ({shown[1]})" if len(shown) > 1 else "")
+
+
+def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]]) -> dict[str, Any]:
+    shape = subject.shape
+    m = shape.n_leaves
+    used = sorted({k for listed in features.values() for k, _, _ in listed})
+    data: dict[str, Any] = {
+        "left": shape.left.tolist(),
+        "right": shape.right.tolist(),
+        "size": None if np.all(shape.size[:m] == 1) else shape.size[:m].tolist(),
+        "height": [_short(value) for value in shape.height],
+        "scale": shape.scale,
+        "r": None if shape.r is None else [_short(value) for value in shape.r[m:]],
+        "p": None if shape.p is None else [_short(value) for value in shape.p],
+        "cluster": subject.leaf_cluster.tolist(),
+        "names": None,
+        "rows": None,
+        "kind": subject.profile.kind if subject.profile is not None else None,
+        "features": [[node, listed] for node, listed in features.items()],
+        "featureNames": [[k, subject.feature(k)] for k in used],
+    }
+    names = subject.leaf_names()
+    if names is not None:
+        data["names"] = names
+    elif subject.row_names is not None and subject.row_leaf is not None and len(subject.row_names) <= _MOST_NAMES:
+        data["rows"] = {"names": list(subject.row_names), "leaf": subject.row_leaf.tolist()}
+    return data
+
+
+def _as_table(subject: Subject, features: dict[int, list[tuple[int, float, float]]]) -> Markup:
+    shape = subject.shape
+    level, parent, names = shape.level, shape.parent, subject.leaf_names()
+    nodes = np.argsort(-shape.size, kind="stable")[:_IN_TABLE]
+    rows = []
+    for node in nodes:
+        r = "–" if shape.r is None else f"{shape.r[node]:.3f}"
+        what = ", ".join(feature_text(subject, *feature) for feature in features.get(int(node), [])[:3])
+        name = names[node] if names is not None and node < shape.n_leaves else f"node {node}"
+        above = "root" if parent[node] < 0 else f"node {parent[node]}"
+        rows.append([name, above, int(level[node]), number(int(shape.size[node])), r, what])
+    return table(["node", "under", "level", "rows", "r", "unlike its sibling in"], rows, "Nodes of the tree", (2, 3, 4))

@@ -1,0 +1,37 @@
+"""Colours and axes that all pictures share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ABOVE_CUT = "#8a8f98"
+INK = "#2b2f36"
+# Ten colours that stay apart for colour-blind readers and on paper; clusters take them in order of appearance.
+CLUSTER_COLOURS = (
+    "#3b6fb6", "#d9772b", "#3f9561", "#b8434e", "#7d5ba6", "#8a6d4b", "#d46fa3", "#5f7a87", "#a8a032", "#2fa3b5",
+)  # fmt: skip
+
+
+def colour_of(cluster: int) -> str:
+    """The colour of a cluster, or grey for what is above all clusters (-1)."""
+    return CLUSTER_COLOURS[cluster % len(CLUSTER_COLOURS)] if cluster >= 0 else ABOVE_CUT
+
+
+def new_axes(width: float, height: float) -> Any:
+    """Axes in a figure of their own."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ValueError("drawing needs Matplotlib, which is not installed; pip install 'dtree[plot]'") from None
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def quiet_axes(ax: Any, x_label: str, y_label: str) -> None:
+    """Two thin spines, small labels."""
+    ax.set_xlabel(x_label, fontsize=9, color=INK)
+    ax.set_ylabel(y_label, fontsize=9, color=INK)
+    ax.tick_params(colors=INK, labelsize=8)
+    for side in ("right", "top"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(ABOVE_CUT)
