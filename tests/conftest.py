@@ -1,0 +1,41 @@
+"""What all tests need of the process they run in."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+# A shell starts jobs in the background deaf to Ctrl-C, and their children inherit that; programs under test must hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """One room of the package to one process at a time: two processes would compile the same kernels side by side."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByRoom(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return room_of(nodeid)
+
+    return ByRoom(config, log)
+
+
+def room_of(nodeid: str) -> str:
+    """The room whose kernels a test needs most, from its file's name or its folder."""
+    path = nodeid.split("::")[0]
+    for room, words in ROOMS.items():
+        if any(word in path for word in words):
+            return room
+    return "/".join(path.split("/")[:2])
+
+
+ROOMS = {
+    "mcmc": ("mcmc/", "chain", "cli_sample"),
+    "variational": ("variational", "cli_vb", "saved_mixtures"),
+    "diffusion": ("diffusion", "cli_ddt"),
+    "hierarchy": ("hierarchy/", "core/", "test_estimators.py"),
+    "engine": ("engine/", "faults/", "kmeans/", "deploy/"),
+}
