@@ -75,6 +75,8 @@ def cluster_client(
 
         warm_kernels(warm if isinstance(warm, list) else None)
     workers, memory = local_size(n_workers, memory_limit)
+    if not processes:
+        memory = 0  # no limit: workers in threads would each be charged for the whole process, and pause for good
     settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
     local = {"dashboard_address": "127.0.0.1:0", **local}
     with (
