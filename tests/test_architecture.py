@@ -159,3 +159,18 @@ for family in FAMILIES.values():
 
 def test_kernels_agree_with_the_jit_off():
     assert _python(AGREE, NUMBA_DISABLE_JIT="1") == _python(AGREE)
+
+
+def test_a_cache_with_types_that_a_program_lacks_does_not_stop_it(tmp_path):
+    """A family of one's own is named in the cache of every kernel that met it; other programs cannot import it."""
+    (tmp_path / "shared.py").write_text(
+        "from dtree.core.jit import kernel\n\n\n@kernel\ndef first(pair):\n    return pair.a\n"
+    )
+    for name in ("mine", "yours"):
+        pair = "from typing import NamedTuple\n\n\nclass Pair(NamedTuple):\n    a: float\n    b: int\n"
+        (tmp_path / f"{name}.py").write_text(pair)
+    environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{PACKAGE.parent}", "DTREE_CACHE_DIR": str(tmp_path / "cache")}
+    code = "from {0} import Pair; from shared import first; print(first(Pair(2.0, 1)))"
+    assert _python(code.format("mine"), **environment) == "2.0"
+    (tmp_path / "mine.py").unlink()
+    assert _python(code.format("yours"), **environment) == "2.0"

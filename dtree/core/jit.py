@@ -94,8 +94,30 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | b
         callers_folder = numba_config.CACHE_DIR
         numba_config.CACHE_DIR = str(CACHE_FOLDER)
         try:
-            return numba.njit(cache=has_source_file, nogil=True, fastmath=fastmath)(plain)
+            compiled = numba.njit(cache=has_source_file, nogil=True, fastmath=fastmath)(plain)
         finally:
             numba_config.CACHE_DIR = callers_folder
+        _forgive_foreign_types(compiled)
+        return compiled
 
     return decorate(function) if function is not None else decorate
+
+
+def _forgive_foreign_types(compiled: Any) -> None:
+    """Let a kernel's cache be read by a program that lacks a type it was once compiled for: it then starts afresh.
+
+    The index of a kernel names the types of its arguments, a family of the user's own among them; numba cannot read it where
+    that family's module cannot be imported, and would fail instead of compiling.
+    """
+    cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if cache_file is None:
+        return  # no cache, or the JIT is off
+    load = cache_file._load_index
+
+    def load_or_start_afresh() -> Any:
+        try:
+            return load()
+        except (ImportError, AttributeError):
+            return {}
+
+    cache_file._load_index = load_or_start_afresh
