@@ -74,7 +74,9 @@ def test_posterior_with_u_resampled(sampler: str, prior: Prior, n: int) -> None:
     assert variation < 0.05
 
 
-@pytest.mark.parametrize("sampler", EXACT)
+@pytest.mark.parametrize(
+    "sampler", [s if s in ("tgmcmc", "gibbs") else pytest.param(s, marks=pytest.mark.slow) for s in EXACT]
+)
 def test_generalized_gamma_posterior_of_the_golden_file(sampler: str) -> None:
     golden = json.loads((GOLDEN / "nrm.json").read_text())["posterior"]
     case = next(c for c in golden["cases"] if c["measure"] == "nggp")
