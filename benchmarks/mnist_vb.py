@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from dtree.core.families import Family, Gaussian, moments_of
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.variational.defaults import choose_by_bound, family_from_data
-from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.starts import kmeans_labels
 from dtree.variational.variants import VARIANTS
 

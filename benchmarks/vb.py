@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
 from dtree.core.families import Gaussian
-from dtree.variational.estimator import DPMixtureVB
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.predictive import log_predictive
 from dtree.variational.starts import kmeans_labels, one_hot

@@ -28,7 +28,9 @@ from dtree.engine.fit import fingerprint, survey_source
 from dtree.engine.folder import write_array
 from dtree.engine.runs import create_labels, create_rows
 from dtree.engine.tasks import with_room
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.engine.variational_folder import METHOD, Checkpoint, PassStep, VariationalRun
+from dtree.engine.variational_rows import named_rows
 from dtree.engine.variational_tasks import (
     RAW_LABELS,
     combine_sums_task,
@@ -40,13 +42,14 @@ from dtree.engine.variational_tasks import (
 from dtree.kmeans.defaults import family_type
 from dtree.kmeans.fit import chunk_bounds
 from dtree.kmeans.survey import Survey
-from dtree.variational.estimator import DEFAULT_TRUNCATION, DPMixtureVB
+from dtree.variational.estimator import DEFAULT_TRUNCATION, InMemoryDPMixtureVB
 from dtree.variational.fitting import has_converged, settle
-from dtree.variational.steps import Rule, State, Sums
+from dtree.variational.steps import Rule, Sums
 from dtree.variational.threads import one_blas_thread
 
 OnProgress = Callable[[PassStep], None]
 _OCCUPIED = 0.5  # expected rows below which a component counts as empty
+_MOST_ROW_NAMES = 1_000_000  # kept among the attributes of a run
 _ROWS_PER_COMPONENT = 50  # of the sample that a fit starts from
 
 
@@ -84,8 +87,9 @@ def fit_variational(
         raise ValueError(f"{out} already holds a run: resume it, or choose another folder")
     estimator = _estimator_for(variant, family, truncation, alpha, seed, settings)
     kind = family_type(family)
+    rows = named_rows(data)
     with _nothing_half_made(out):
-        source = open_dataset(data, out / "staged", client)
+        source = open_dataset(rows.data, out / "staged", client)
         if source.is_sparse and not kind.accepts_sparse:
             raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
         n = source.shape[0]
@@ -110,6 +114,8 @@ def fit_variational(
                 "settings": parameters,
                 "columns": columns.tolist(),
                 "data_fingerprint": fingerprint(source, survey),
+                "feature_names": rows.feature_names or (list(source.columns) or None),
+                "row_names": rows.row_names if n <= _MOST_ROW_NAMES else None,
                 "versions": {
                     name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy", "scikit-learn")
                 },
@@ -140,12 +146,12 @@ def _nothing_half_made(out: Path) -> Iterator[None]:
 
 def _estimator_for(
     variant: str, family: Any, truncation: int | None, alpha: float, seed: int, settings: dict[str, Any]
-) -> DPMixtureVB:
-    known = DPMixtureVB().get_params(deep=False)
+) -> InMemoryDPMixtureVB:
+    known = InMemoryDPMixtureVB().get_params(deep=False)
     for name in settings:
         if name not in known or name in ("warm_start", "random_state"):
             raise ValueError(f"a fit by passes has no setting {name!r}")
-    estimator = DPMixtureVB(variant, family, truncation, alpha, random_state=int(seed), **settings)
+    estimator = InMemoryDPMixtureVB(variant, family, truncation, alpha, random_state=int(seed), **settings)
     estimator._check_settings()
     if not isinstance(estimator.init, str):
         raise ValueError("a fit by passes starts from a sample: give init='auto', 'kmeans' or 'random'")
@@ -180,7 +186,7 @@ def resume(
 
 
 class _ByPasses:
-    """A pass of the workers over all chunks, as the ascent asks for it; they read the state from the last checkpoint."""
+    """Passes of the workers over all chunks; they read the state from the last checkpoint."""
 
     def __init__(self, run: VariationalRun, workers: Here) -> None:
         self.run_folder, self.workers = run, workers
@@ -191,9 +197,6 @@ class _ByPasses:
         path = str(run.path.resolve())
         chunks = [(path, run.run_id, number, chunk) for chunk in range(run.n_chunks)]
         return self.workers.map_reduce(sums_task, chunks, combine_sums_task)
-
-    def run(self, state: State) -> Sums:
-        raise NotImplementedError("the workers read their state from the run's folder")
 
     def permute(self, order: np.ndarray) -> None:
         """Rows keep no responsibilities between passes, so there is nothing to rename."""
@@ -264,6 +267,7 @@ def open_run(path: str | os.PathLike[str]) -> DPMixtureVB:
     if not run.done:
         raise ValueError(f"{run.path} is not finished: resume it")
     mixture = run.mixture()
+    mixture._remember_names(run.names("row_names"), run.names("feature_names"))
     mixture.labels_ = np.asarray(zarr.open_array(str(run.path / "labels"), mode="r")[...]).astype(np.int64)
     return mixture
 
@@ -282,7 +286,7 @@ def predict_dataset(
     if target.exists():
         raise ValueError(f"{target} exists already: choose another place for the labels")
     with tempfile.TemporaryDirectory(dir=opened.path, prefix=".predicting-") as staging:
-        source = open_dataset(data, staging, client)
+        source = open_dataset(named_rows(data).in_order(opened.names("feature_names")).data, staging, client)
         if source.shape[1] != opened.source.shape[1]:
             raise ValueError(
                 f"the rows have {source.shape[1]} columns but the run was fitted on {opened.source.shape[1]}"
