@@ -22,12 +22,13 @@ import shutil
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
 from dask.utils import parse_bytes
 
+from benchmarks.measure import print_table
 from dtree.core.families import DiagonalGaussian, Gaussian, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
@@ -103,40 +104,65 @@ def peak_memory(dask_worker: Any = None) -> int:
     raise RuntimeError("this kernel does not say how much memory a process has used at most")
 
 
-def timed_fit(source: Path, out: Path, client: Any, passes: int) -> tuple[float, float, int]:
-    """Median seconds of a pass (the first left out), total seconds, clusters."""
+class Timed(NamedTuple):
+    """A fit whose passes were timed."""
+
+    seconds: list[float]  # of each pass but the first, in which workers load their kernels
+    clusters: list[int]  # after each of them: a row is scored against every cluster
+    total: float
+
+
+def timed_fit(source: Path, out: Path, client: Any, passes: int) -> Timed:
+    """So many passes over the rows, whether or not they still change anything."""
     shutil.rmtree(out, ignore_errors=True)
     began = time.perf_counter()
     result = fit_dataset(
         source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client
     )
-    seconds = [step.seconds for step in result.trace[1:]] or [result.trace[0].seconds]
-    return float(np.median(seconds)), time.perf_counter() - began, result.n_clusters
+    steps = result.trace[1:] or result.trace
+    total = time.perf_counter() - began
+    return Timed([step.seconds for step in steps], [step.n_clusters for step in steps], total)
 
 
 def growth(folder: Path, sizes: list[int], workers: int, limit: str, passes: int) -> None:
-    """Seconds per row and peak worker memory as rows grow; fresh workers for each size, since memory only ever peaks."""
+    """Seconds per row and peak worker memory as rows grow; fresh workers for each size, since memory only ever peaks.
+
+    The speed of a shared machine drifts over minutes, so the small sizes are measured before and after the largest one.
+    """
     allowed = workers * parse_bytes(limit)
-    print(
-        f"{workers} workers of {limit}:      rows  data / memory  clusters  seconds/pass  ns/row  total s  peak worker MB"
-    )
-    per_row, peaks = [], []
-    for n in sizes:
+    found: dict[int, list[Timed]] = {n: [] for n in sizes}
+    peaks = dict.fromkeys(sizes, 0.0)
+    print(f"{workers} workers of {limit}")
+    for n in [*sizes, *sizes[-2::-1]]:
         source = folder / f"rows-{n}.zarr"
         write_rows(source, n)
         with cluster_client(n_workers=workers, memory_limit=limit) as client:
-            seconds, total, k = timed_fit(source, folder / "run", client, passes)
-            peaks.append(max(client.run(peak_memory).values()) / 1e6)
-        per_row.append(1e9 * seconds / n)
+            timed = timed_fit(source, folder / "run", client, 2 * passes if n == sizes[0] else passes)
+            peaks[n] = max(peaks[n], *(peak / 1e6 for peak in client.run(peak_memory).values()))
+        found[n].append(timed)
+        each = " ".join(f"{1e9 * seconds / n:.0f}" for seconds in timed.seconds)
         print(
-            f"{n:33,d} {8 * 16 * n / allowed:14.1f} {k:9d} {seconds:13.2f} {per_row[-1]:7.0f} {total:8.1f} {peaks[-1]:15.0f}",
+            f"{n:12,d} rows, {timed.total:.0f} s in all: ns a row in each pass {each}, clusters {timed.clusters}",
             flush=True,
         )
+    per_row = {n: [1e9 * seconds / n for timed in found[n] for seconds in timed.seconds] for n in sizes}
+    print_table(
+        "Growth",
+        ["rows", "data / all workers' memory", "seconds a pass", "ns a row, median", "ns a row, best", "peak of a worker, MB"],
+        [
+            [
+                f"{n:,}", f"{8 * 16 * n / allowed:.1f}", f"{np.median(per_row[n]) * n / 1e9:.2f}",
+                f"{np.median(per_row[n]):.0f}", f"{min(per_row[n]):.0f}", f"{peaks[n]:.0f}",
+            ]
+            for n in sizes
+        ],
+    )  # fmt: skip
+    middle = [float(np.median(per_row[n])) for n in sizes]
     print(
-        f"from {sizes[0]:,} to {sizes[-1]:,} rows: ns/row {per_row[-1] / per_row[0]:.2f} times, "
-        f"peak memory {peaks[-1] / peaks[0]:.2f} times; the largest data are {8 * 16 * sizes[-1] / allowed:.1f} times all workers' memory"
+        f"\nns a row, largest median against smallest: {max(middle) / min(middle):.3f} times; "
+        f"peak memory {peaks[sizes[-1]] / peaks[sizes[0]]:.2f} times"
     )
-    plot_memory(folder / "engine-memory.png", sizes, peaks, parse_bytes(limit) / 1e6)
+    plot_memory(folder / "engine-memory.png", sizes, [peaks[n] for n in sizes], parse_bytes(limit) / 1e6)
 
 
 def plot_memory(path: Path, sizes: list[int], peaks: list[float], limit: float) -> None:
@@ -163,7 +189,7 @@ def compare_workers(folder: Path, n: int, passes: int) -> None:
     seconds, found = [], []
     for count in (1, 2):
         with cluster_client(n_workers=count, memory_limit="2GB") as client:
-            seconds.append(timed_fit(source, folder / f"run-{count}", client, passes)[0])
+            seconds.append(float(np.median(timed_fit(source, folder / f"run-{count}", client, passes).seconds)))
         found.append(results(folder / f"run-{count}"))
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True)), "1 and 2 workers gave different bits"
     print(
@@ -216,7 +242,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("engine-benchmark"))
     parser.add_argument("--rows", default="1000000,10000000,40000000")
     parser.add_argument("--memory-limit", default="640MB", help="of each of the two workers of `growth`")
-    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--passes", type=int, default=3, help="over the data; twice as many over the smallest")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")

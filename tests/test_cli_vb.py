@@ -17,7 +17,6 @@ from typer.testing import CliRunner, Result
 
 import dtree
 from dtree.cli import app
-from dtree.cli_vb import export_run
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -123,15 +122,12 @@ def test_names_of_rows_and_features_reach_every_command(tmp_path: Path) -> None:
     assert written["label"].tolist() == model.labels_.tolist()
     assert np.array_equal(zarr.open_array(str(tmp_path / "labels.zarr" / "labels"), mode="r")[...], model.labels_)
     frame[["height"]].to_csv(tmp_path / "short.csv", index=False)
-    assert "lack features" in _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / "s.csv", code=2).output
+    assert "lacks features" in _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / "s.csv", code=2).output
+    assert "lack features" in _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / "s.zarr", code=2).output
     _run("report", run, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "leaf 7" in page
     assert "height" in page
-    export_run(run, None, None, tmp_path / "export.csv", None)
-    assert pandas.read_csv(tmp_path / "export.csv")["row"].tolist() == list(frame.index)
-    with pytest.raises(ValueError, match="which has no tree"):
-        export_run(run, tmp_path / "x.nwk", None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from distributed.system import MEMORY_LIMIT
 from dtree.core.families import Family
 
 _WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
+_LEAST_BYTES = 400_000_000  # with less it would be ended for its size before it does much
 _ALLOWED_DEATHS = 6  # how often a task's worker may die before the task is given up
 
 
@@ -23,7 +24,13 @@ def local_size(n_workers: int | None = None, memory_limit: int | str | None = No
     workers = n_workers or max(1, min(CPU_COUNT, int(MEMORY_LIMIT // _WORKER_BYTES)))
     if memory_limit is None:
         return workers, int(0.9 * MEMORY_LIMIT / workers)
-    return workers, int(dask.utils.parse_bytes(memory_limit))
+    try:
+        size = int(dask.utils.parse_bytes(memory_limit))
+    except ValueError:
+        raise ValueError(f"{memory_limit!r} is not an amount of memory: write it like 1GB or 800MB") from None
+    if 0 < size < _LEAST_BYTES:
+        raise ValueError(f"a worker needs at least {_LEAST_BYTES // 10**6} MB of memory, and {memory_limit} is less")
+    return workers, size
 
 
 def security(ca: str, certificate: str, key: str) -> Security:
@@ -67,7 +74,7 @@ def cluster_client(
     3
     """
     if scheduler is not None:
-        with Client(scheduler, security=tls, set_as_default=False) as client:
+        with _connected(scheduler, tls) as client:
             yield client
         return
     if warm:
@@ -78,7 +85,8 @@ def cluster_client(
     if not processes:
         memory = 0  # no limit: workers in threads would each be charged for the whole process, and pause for good
     settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
-    local = {"dashboard_address": "127.0.0.1:0", **local}
+    # Nobody is told of a dashboard here, and loading what draws it costs a second at every start.
+    local = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, **local}
     with (
         dask.config.set(settings),
         LocalCluster(
@@ -87,6 +95,18 @@ def cluster_client(
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def _connected(scheduler: str, tls: Security | None) -> Client:
+    """A client of a running scheduler, or one sentence when it does not answer."""
+    try:
+        return Client(scheduler, security=tls, set_as_default=False)
+    except (OSError, TimeoutError, TypeError, ValueError) as problem:
+        reason = " ".join(str(problem).split())[:120] or type(problem).__name__
+        raise ValueError(
+            f"no Dask scheduler answers at {scheduler}: is it running, is the address right, and is it reached with TLS exactly "
+            f"if it asks for TLS (tls://, with --tls-ca, --tls-cert and --tls-key)? ({reason})"
+        ) from None
 
 
 def worker_memory(client: Client | None) -> int | None:

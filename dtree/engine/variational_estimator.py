@@ -170,11 +170,14 @@ class DPMixtureVB(InMemoryDPMixtureVB):
     def _source_of(self, X: Any) -> Iterator[tuple[Any, list[str] | None]]:
         """Rows on disk with the names of their features; what must be copied is in a temporary folder meanwhile."""
         from dtree.engine.dataset import open_dataset
-        from dtree.engine.variational_rows import named_rows
+        from dtree.engine.sources import Source
 
-        rows = named_rows(X).in_order(getattr(self, "feature_names_in_", None))
         with tempfile.TemporaryDirectory(prefix="dtree-rows-") as folder:
-            yield open_dataset(rows.data, folder, self.client), rows.feature_names
+            source = open_dataset(X, folder, self.client)
+            if hasattr(self, "n_features_in_"):
+                fitted = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+                source = source.with_columns_of(Source("npy", "", (0, self.n_features_in_), "float64", columns=fitted))
+            yield source, list(source.columns) or None
 
 
 def _is_elsewhere(X: Any) -> bool:

@@ -1,8 +1,7 @@
 """The folder of a variational run: what a pass starts from, and the fitted mixture at the end.
 
     run/                        a zarr group (format 3), method "variational"
-      zarr.json                 attributes: settings of the estimator, source, columns, status, shown (order of components),
-                                feature_names and row_names where the rows have any
+      zarr.json                 attributes: settings of the estimator, source, columns, status, shown (order of components), row_names
       model/                    the family and alpha
       checkpoints/gen-00000003  sums after pass 3: statistics (T, s), gram, log_zero; entropy, rows, alpha, trace as attributes
       labels, trace/            the results, written at the end
@@ -123,8 +122,3 @@ class VariationalRun(RunFolder):
             estimator._present(np.asarray(self.attributes["shown"], dtype=np.int64))
             estimator.n_clusters_ = int(self.attributes["n_clusters"])
         return estimator
-
-    def names(self, which: str) -> list[str] | None:
-        """The names of `feature_names` or `row_names`, if the rows had any."""
-        found = self.attributes.get(which)
-        return None if found is None else [str(name) for name in found]
