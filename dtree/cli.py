@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dtree.cli_cluster import Cluster, cluster_options, face_of
+from dtree.cli_cluster import Cluster, cluster_options, face_of, unfinished
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
 from dtree.cli_ddt import ddt, describe_tree, export_tree, is_diffusion
 from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
@@ -159,9 +159,12 @@ def fit(
 
     check_output(out_, overwrite)
     if is_large(data, method, cluster):
-        if optimize or labels_column is not None or overwrite:
-            raise ValueError("a fit in passes does not take --optimize, --labels-column or --overwrite")
-        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed, method)
+        if optimize:
+            raise ValueError(
+                "a fit in passes does not take --optimize: it chooses the hyperparameters by the evidence of a sample; to learn "
+                "all of them, fit at most 10,000 of the rows with --method exact --optimize"
+            )
+        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed, method, labels_column)
         return
     rows = read_rows(data, labels_column=labels_column)
     from dtree.estimators import BHC  # only now: a mistake in a file name should not wait for it
@@ -204,6 +207,7 @@ def resume(
     """
     from dtree.store.run import made_by_passes
 
+    run = unfinished(run)
     if not made_by_passes(run):
         raise ValueError(f"{run} is not a run in passes, so there is nothing to resume")
     face_of(run).resume_run(run, cluster)
@@ -273,7 +277,7 @@ def predict(
         from dtree.engine.folder import RunFolder
 
         known = labels_column or RunFolder(run).attributes.get("labels_column")
-        face_of(run).predict_run(run, data, out_, cluster, [known] if known else [])
+        face_of(run).predict_run(run, data, out_, cluster, [known] if known else [], overwrite)
         return
     from dtree.store.readers import read_rows
     from dtree.store.run import read_provenance

@@ -110,7 +110,9 @@ def resume_run(run: Path, cluster: Cluster) -> None:
     _print_result(run, started)
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
+def predict_run(
+    run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str], overwrite: bool = False
+) -> None:
     """Cluster and log density of each row, into .csv, .npy or .npz here, or chunk by chunk into .zarr."""
     from dtree.store.readers import read_rows
 
@@ -123,7 +125,7 @@ def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out:
             count = predict_diffusion(run, read_rows(data, leave_out=leave_out).X, target, client=client)
         say(f"{count:,} rows ({count / (time.monotonic() - started):,.0f} rows/s): {target}")
         return
-    check_file(target, overwrite=False)
+    check_file(target, overwrite)
     rows = read_rows(data, leave_out=leave_out)
     from dtree.engine.diffusion import open_run
 

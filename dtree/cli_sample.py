@@ -243,13 +243,15 @@ def describe_run(run: Path) -> None:
     say(f"command: {' '.join(at['command'])}")
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
+def predict_run(
+    run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str], overwrite: bool = False
+) -> None:
     """Labels by the point-estimate partition, log densities averaged over draws."""
     from dtree.engine.chains import open_run
     from dtree.store.readers import read_rows
 
     check_ending(target, (".csv", ".npy", ".npz"))
-    check_file(target, overwrite=False)
+    check_file(target, overwrite)
     rows = read_rows(data, leave_out=leave_out)
     model = open_run(run)
     if rows.X.shape[1] != model.n_features_in_:
