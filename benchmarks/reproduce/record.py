@@ -6,7 +6,7 @@
 | --- | --- | --- | --- |
 | a number | within 2 standard errors (both sides' together) or 2% | within 5 standard errors or 10% | else |
 | a claim that one side wins | it wins by the mean over repetitions | it loses by less than 2 standard errors | else |
-| a claim with a threshold | the threshold, stated in the row, is met | half of it is met | else |
+| a claim with a threshold | the threshold, stated in the row, is met | it is missed by less than a factor of two | else |
 | a time | ours is not longer | up to twice as long | else |
 
 Times say little across fifteen years of machines, and "differs" does not mean "wrong": the note of a row says what is known.
@@ -154,14 +154,16 @@ def wins_verdict(differences: object) -> str:
 
 
 def threshold_verdict(value: float, threshold: float) -> str:
-    """The verdict on a claim that something reaches a threshold.
+    """The verdict on a claim that something reaches a threshold; a negative threshold is a loss that may not be exceeded.
 
     >>> threshold_verdict(0.9, 0.8), threshold_verdict(0.5, 0.8), threshold_verdict(0.1, 0.8)
+    ('reproduced', 'close', 'differs')
+    >>> threshold_verdict(-0.05, -0.1), threshold_verdict(-0.15, -0.1), threshold_verdict(-0.3, -0.1)
     ('reproduced', 'close', 'differs')
     """
     if value >= threshold:
         return REPRODUCED
-    return CLOSE if value >= 0.5 * threshold else DIFFERS
+    return CLOSE if value >= (0.5 * threshold if threshold > 0 else 2.0 * threshold) else DIFFERS
 
 
 def time_verdict(ours: float, paper: float) -> str:
