@@ -252,9 +252,10 @@ def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out:
     check_file(target, overwrite=False)
     rows = read_rows(data, leave_out=leave_out)
     model = open_run(run)
-    if rows.X.shape[1] != model.n_features_in_:
-        raise ValueError(f"{data} has {rows.X.shape[1]} features but the chains saw {model.n_features_in_}")
+    from dtree.cli import _framed, _same_features
+
+    X = _framed(*_same_features(rows, model))
     with progress_bar():
-        labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
+        labels, log_density = model.predict(X), model.score_samples(X)
     write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
     say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
