@@ -20,4 +20,4 @@ class SharesClient:
         settings: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
         client = settings.pop("client")
         copies = {name: clone(value, safe=False) for name, value in settings.items()}
-        return type(self)(**copies, client=client)
+        return type(self)(**copies | {"client": client})
