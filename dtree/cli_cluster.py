@@ -12,9 +12,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from dtree.cli_console import say
+from dtree.cli_console import err, say
+from dtree.store.commit import place_of, replacement_of
 
-# Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster, leave_out),
+# Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster, leave_out, overwrite),
 # where leave_out names columns of the data that are not features.
 FACES = {
     "bayes-kmeans": "dtree.cli_engine",
@@ -23,6 +24,9 @@ FACES = {
     "variational": "dtree.cli_vb",
     "diffusion": "dtree.cli_ddt",
 }
+
+
+ROWS_WORTH_PROCESSES = 200_000  # fewer are done sooner by threads than worker processes start
 
 
 class Cluster(NamedTuple):
@@ -41,10 +45,11 @@ class Cluster(NamedTuple):
         return any(value is not None for value in self)
 
     @contextmanager
-    def client(self, family: str, warm: bool = True) -> Iterator[Any]:
+    def client(self, family: str, warm: bool = True, processes: bool = True) -> Iterator[Any]:
         """A Dask client for as long as the block lasts; the kernels of one family are compiled before workers start.
 
-        Without `warm` the caller has compiled what its workers will need.
+        Without `warm` the caller has compiled what its workers will need. Without `processes` local workers are threads of this
+        process, which start at once: kernels let them run side by side, and the answer has the same bits.
         """
         from dtree.core.families import FAMILIES
         from dtree.engine.cluster import cluster_client, configured_security, security
@@ -60,9 +65,14 @@ class Cluster(NamedTuple):
         elif self.scheduler is not None and self.scheduler.startswith("tls://"):
             tls = configured_security()
         with cluster_client(
-            self.scheduler, self.workers, self.memory_limit, tls=tls, warm=[kind] if warm else False
+            self.scheduler, self.workers, self.memory_limit, processes, tls, [kind] if warm else False
         ) as client:
             yield client
+
+    def client_for(self, rows: float, family: str) -> Any:
+        """The client for so many rows: worker processes where there are many or something was said about them, else threads."""
+        few = not self.wanted and rows <= ROWS_WORTH_PROCESSES
+        return self.client(family, warm=not few, processes=not few)
 
 
 _OPTIONS: dict[str, Any] = {
@@ -105,6 +115,52 @@ def face_of(run: Path) -> Any:
 
 
 def stopped(run: Path) -> typer.Exit:
-    """What Ctrl-C leaves behind, said to the user."""
-    say(f"Stopped. What was done is kept: 'dtree resume {run}' carries on.")
+    """What Ctrl-C leaves behind, said to the user; before the first checkpoint there is nothing to carry on from."""
+    final = place_of(run)
+    kept = "" if final == run else f" Until it is done, {final} stays as it was."
+    if (run / "zarr.json").exists():
+        say(f"Stopped. What was done is kept: 'dtree resume {final}' carries on.{kept}")
+    else:
+        say(f"Stopped before the first pass; nothing was written.{kept}")
     return typer.Exit(130)
+
+
+def unfinished(run: Path) -> Path:
+    """The run to resume: the one that is being made to replace `run`, if there is one, else `run` itself."""
+    from dtree.store.run import made_by_passes
+
+    beside = replacement_of(run)
+    return beside if made_by_passes(beside) else run
+
+
+@contextmanager
+def step_line(waiting: str, describe: Callable[[Any], str]) -> Iterator[Callable[[Any], None]]:
+    """A callback that shows each step of a run: a live line for a person, one plain line a step for a log."""
+    console = err()
+    with console.status(waiting) as status:
+
+        def show(step: Any) -> None:
+            if console.is_terminal:
+                status.update(describe(step))
+            else:
+                console.print(describe(step), markup=False)
+
+        yield show
+
+
+def predict_here(run: Path, data: str, leave_out: list[str], target: Path, overwrite: bool) -> None:
+    """Label rows that fit in memory with a run of any method, into one file."""
+    from dtree.cli_output import check_ending, check_file, write_columns
+
+    check_ending(target, (".zarr", ".csv", ".npy", ".npz"))
+    check_file(target, overwrite)
+    from dtree.engine.methods import open_run
+    from dtree.store.readers import read_rows
+
+    rows = read_rows(data, leave_out=leave_out)
+    model = open_run(run)
+    if rows.X.shape[1] != model.n_features_in_:
+        raise ValueError(f"{data} has {rows.X.shape[1]} features but the run was fitted to {model.n_features_in_}")
+    labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
+    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
+    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dtree.cli_cluster import Cluster, stopped
+from dtree.cli_cluster import Cluster, predict_here, step_line, stopped
 from dtree.cli_console import err, out, say
+from dtree.store.commit import replacement_of, take_place
 
 LARGEST_EXACT = 10_000  # rows up to which `--method auto` builds the exact tree over single rows
 
@@ -27,44 +26,60 @@ def is_large(data: str, method: str, cluster: Cluster) -> bool:
 
 
 def rows_in(data: str) -> float:
-    """Number of rows of a file if it can be told without reading it, else 0; mistakes are left to the reader."""
-    path = Path(data)
+    """Number of rows of a file if it can be told without reading it all, else 0; mistakes are left to the reader."""
+    from dtree.store.readers import split_array_name
+
+    path, array = split_array_name(data)
     try:
+        if path.is_dir():
+            return _rows_in_folder(path, array)
         if path.suffix == ".npy":
             import numpy as np
 
             return float(np.load(path, mmap_mode="r", allow_pickle=False).shape[0])
-        if path.suffix == ".zarr":
-            import zarr
-
-            opened = zarr.open(str(path), mode="r")
-            return float(opened.shape[0]) if hasattr(opened, "shape") else math.inf
+        if path.suffix == ".npz":
+            return _rows_in_archive(path, array or "X")
+        if path.suffix == ".csv":
+            with open(path, "rb") as file:
+                return float(sum(1 for line in file if line.strip()) - 1)
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq
 
-            return math.inf if path.is_dir() else float(pq.ParquetFile(path).metadata.num_rows)
+            return float(pq.ParquetFile(path).metadata.num_rows)
     except Exception:
         return 0.0
     return 0.0
 
 
-@contextmanager
-def _pass_line() -> Iterator[Any]:
-    """A callback that shows each pass: a live line for a person, one plain line a pass for a log."""
-    console = err()
-    with console.status("reading the data once") as status:
+def _rows_in_folder(path: Path, array: str | None) -> float:
+    from dtree.engine.dataset import open_dataset
 
-        def show(step: Any) -> None:
-            line = (
-                f"pass {step.number}: objective {step.objective:.6g}, {step.n_clusters} clusters, "
-                f"{step.rows_per_second:,.0f} rows/s"
-            )
-            if console.is_terminal:
-                status.update(line)
-            else:
-                console.print(line, markup=False)
+    return float(open_dataset(f"{path}:{array}" if array else path, path / "never-written").shape[0])
 
-        yield show
+
+def _rows_in_archive(path: Path, array: str) -> float:
+    """From the header of the array, or of the parts of a sparse matrix."""
+    import zipfile
+
+    import numpy as np
+
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        name = next((name for name in (f"{array}.npy", "indptr.npy", "row.npy") if name in names), names[0])
+        with archive.open(name) as member:
+            version = np.lib.format.read_magic(member)
+            known = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            return float(known(member)[0][0])
+
+
+def _pass_line() -> Any:
+    return step_line(
+        "reading the data once",
+        lambda step: (
+            f"pass {step.number}: objective {step.objective:.6g}, {step.n_clusters} clusters, "
+            f"{step.rows_per_second:,.0f} rows/s"
+        ),
+    )
 
 
 def _print_result(result: Any, started: float) -> None:
@@ -76,7 +91,7 @@ def _print_result(result: Any, started: float) -> None:
         f"({took:.1f} s)",
         markup=False,
     )
-    say(f"run: {result.path}")
+    say(f"run: {take_place(result.path)}")
 
 
 def fit_large(
@@ -88,16 +103,26 @@ def fit_large(
     coarsening: float,
     seed: int | None,
     method: str = "bayes-kmeans",
+    labels_column: str | None = None,
 ) -> None:
-    """Bayes K-means by passes, then the tree over its clusters; or randomised BHC, a pass for every level of the tree."""
+    """Bayes K-means by passes, then the tree over its clusters; or randomised BHC, a pass for every level of the tree.
+
+    A run that stands there already is replaced when the new one is complete, and not before.
+    """
     from dtree.engine.fit import fit_dataset
     from dtree.engine.randomized import fit_randomized
 
     started = time.monotonic()
     fit = fit_randomized if method == "randomized" else fit_dataset
+    if run.exists():
+        run = replacement_of(run)
+        shutil.rmtree(run, ignore_errors=True)  # of an earlier fit that did not get to its end
     try:
-        with cluster.client(family) as client, _pass_line() as show:
-            result = fit(data, run, family, prior, coarsening=coarsening, seed=seed or 0, client=client, progress=show)
+        with cluster.client_for(rows_in(data), family) as client, _pass_line() as show:
+            result = fit(
+                data, run, family, prior, coarsening=coarsening, seed=seed or 0, labels_column=labels_column,
+                client=client, progress=show,
+            )  # fmt: skip
     except KeyboardInterrupt:
         raise stopped(run) from None
     _print_result(result, started)
@@ -108,38 +133,30 @@ def resume_run(run: Path, cluster: Cluster) -> None:
     from dtree.engine.methods import module_of
     from dtree.engine.runs import Run
 
-    started = time.monotonic()
+    started, opened = time.monotonic(), Run(run)
     try:
-        with cluster.client(Run(run).model().family.name) as client, _pass_line() as show:
+        with cluster.client_for(opened.source.shape[0], opened.model().family.name) as client, _pass_line() as show:
             result = module_of(run).resume(run, client=client, progress=show)
     except KeyboardInterrupt:
         raise stopped(run) from None
     _print_result(result, started)
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
-    """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
+def predict_run(
+    run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str], overwrite: bool = False
+) -> None:
+    """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities; or into one file, in memory."""
     from dtree.engine.fit import predict_dataset
     from dtree.engine.runs import Run
 
     if target.suffix != ".zarr":
-        raise ValueError(
-            f"{run} was made by passes, so its predictions are written to a .zarr folder, not {target.name}"
-        )
+        predict_here(run, data, leave_out, target, overwrite)
+        return
     started = time.monotonic()
-    with cluster.client(Run(run).model().family.name) as client, err().status("labelling rows"):
-        rows = predict_dataset(run, rows_to_label(data, leave_out), target, client=client)
+    with cluster.client_for(rows_in(data), Run(run).model().family.name) as client, err().status("labelling rows"):
+        rows = predict_dataset(run, data, target, client=client, leave_out=leave_out, overwrite=overwrite)
     took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
-
-
-def rows_to_label(data: str, leave_out: list[str]) -> Any:
-    """The path itself, which workers read; or the rows, when columns have to be left out first."""
-    if not leave_out:
-        return data
-    from dtree.store.readers import read_rows
-
-    return read_rows(data, leave_out=leave_out).X
 
 
 def describe_run(run: Path) -> None:
@@ -148,9 +165,11 @@ def describe_run(run: Path) -> None:
 
     opened = Run(run)
     source = opened.source
-    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {source.path}")
+    at = opened.attributes
+    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {at.get('data') or source.path}")
+    if at.get("labels_column"):
+        say(f"column of labels, left out: {at['labels_column']}")
     if opened.done:
-        at = opened.attributes
         say(
             f"{at['n_clusters']} clusters, {at['n_leaves']} leaves of the tree, after pass {at['best_pass']}, log joint {at['log_joint']:.6g}"
         )
@@ -186,10 +205,11 @@ def make_rows(path: Path, rows: int, seed: int, features: int = 8, clusters: int
 
 def demo_large(run: Path, rows: int, seed: int, cluster: Cluster) -> None:
     """Make a dataset on disk and take it through the whole path."""
-    data = run.with_name(run.stem + "-data.zarr")
-    if data.exists():
-        raise ValueError(f"{data} exists already: remove it or choose another --out")
+    data, labels = (run.with_name(f"{run.stem}-{what}.zarr") for what in ("data", "labels"))
+    for path in (data, labels):
+        if path.exists():
+            raise ValueError(f"{path} exists already: remove it or choose another --out")
     say(f"writing {rows:,} rows to {data}")
     make_rows(data, rows, seed)
     fit_large(str(data), run, cluster, "gaussian-diag", "dp", 1.0, seed)
-    predict_run(run, str(data), run.with_name(run.stem + "-labels.zarr"), cluster, [])
+    predict_run(run, str(data), labels, cluster, [])

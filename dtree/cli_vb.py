@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_cluster import Cluster, cluster_options, stopped
+from dtree.cli_cluster import Cluster, cluster_options, predict_here, step_line, stopped
 from dtree.cli_console import err, out, say, with_exit_codes
 from dtree.cli_engine import rows_in
 
@@ -62,13 +62,12 @@ def vb(
         with _workers(data, cluster, family) as client, _pass_line() as show:
             from dtree.engine.variational import fit_variational
 
-            notes = {"data": data, "labels_column": labels_column}
             model = fit_variational(
-                _rows_of(data, labels_column, []), out_, variant, family, truncation, alpha, seed=seed, notes=notes,
-                client=client, progress=show, **settings,
+                data, out_, variant, family, truncation, alpha, seed=seed, notes={"data": data},
+                labels_column=labels_column, client=client, progress=show, **settings,
             )  # fmt: skip
     except KeyboardInterrupt:
-        raise _interrupted(out_) from None
+        raise stopped(out_) from None
     _print_result(model, out_, started)
 
 
@@ -83,50 +82,27 @@ def resume_run(run: Path, cluster: Cluster) -> None:
         with _workers(opened.source.path, cluster, opened.model().family.name) as client, _pass_line() as show:
             model = resume(run, client=client, progress=show)
     except KeyboardInterrupt:
-        raise _interrupted(run) from None
+        raise stopped(run) from None
     _print_result(model, run, started)
 
 
-def predict_run(run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str]) -> None:
+def predict_run(
+    run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str], overwrite: bool = False
+) -> None:
     """Label rows of any number, chunk by chunk, into a zarr group of labels and log densities."""
     from dtree.engine.variational import predict_dataset
     from dtree.engine.variational_folder import VariationalRun
 
     opened = VariationalRun(run)
     if target.suffix != ".zarr":
-        _predict_here(run, data, leave_out, target)
+        predict_here(run, data, leave_out, target, overwrite)
         return
     family = opened.model().family.name
     started = time.monotonic()
     with _workers(data, cluster, family) as client, err().status("labelling rows"):
-        rows = predict_dataset(run, _rows_of(data, None, leave_out), target, client=client)
+        rows = predict_dataset(run, data, target, client=client, leave_out=leave_out, overwrite=overwrite)
     took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
-
-
-def _predict_here(run: Path, data: str, leave_out: list[str], target: Path) -> None:
-    """The same for rows that fit in memory, into one file."""
-    from dtree.cli_output import check_ending, check_file, write_columns
-
-    check_ending(target, (".zarr", ".csv", ".npy", ".npz"))
-    check_file(target, overwrite=False)
-    from dtree.engine.variational import open_run
-    from dtree.store.readers import read_rows
-
-    model = open_run(run)
-    rows = read_rows(data, leave_out=leave_out)
-    labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
-    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
-
-
-def _rows_of(data: str, labels_column: str | None, leave_out: list[str]) -> Any:
-    """The path itself where the engine reads it in pieces; the rows where a column or an array has to be picked first."""
-    if labels_column is None and not leave_out and ":" not in Path(data).name:
-        return data
-    from dtree.store.readers import read_rows
-
-    return read_rows(data, labels_column=labels_column, leave_out=leave_out).X
 
 
 def describe_run(run: Path) -> None:
@@ -177,31 +153,14 @@ def _workers(data: str, cluster: Cluster, family: str) -> Iterator[Any]:
         yield client
 
 
-@contextmanager
-def _pass_line() -> Iterator[Any]:
-    """A callback that shows each pass: a live line for a person, one plain line a pass for a log."""
-    console = err()
-    with console.status("reading the data once, fitting a sample") as status:
-
-        def show(step: Any) -> None:
-            line = (
-                f"iteration {step.number}: ELBO {step.elbo:.8g}, {step.n_clusters} clusters, "
-                f"{step.rows_per_second:,.0f} rows/s"
-            )
-            if console.is_terminal:
-                status.update(line)
-            else:
-                console.print(line, markup=False)
-
-        yield show
-
-
-def _interrupted(run: Path) -> typer.Exit:
-    """Before the first checkpoint there is nothing to carry on from."""
-    if any((run / "checkpoints").glob("gen-*")):
-        return stopped(run)
-    say("Stopped before the first pass; nothing was written.")
-    return typer.Exit(130)
+def _pass_line() -> Any:
+    return step_line(
+        "reading the data once, fitting a sample",
+        lambda step: (
+            f"iteration {step.number}: ELBO {step.elbo:.8g}, {step.n_clusters} clusters, "
+            f"{step.rows_per_second:,.0f} rows/s"
+        ),
+    )
 
 
 def _print_result(model: Any, run: Path, started: float) -> None:

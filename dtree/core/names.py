@@ -38,5 +38,14 @@ def take_names(X: Any) -> Named:
     return Named(X, None if counts else _texts(index))
 
 
+def framed(X: Any, feature_names: Any) -> Any:
+    """Dense rows with distinct names as a data frame, which scikit-learn takes the names from; others as they are."""
+    if feature_names is None or hasattr(X, "tocsr") or len(set(feature_names)) < len(feature_names):
+        return X
+    import pandas
+
+    return pandas.DataFrame(X, columns=[str(name) for name in feature_names], copy=False)
+
+
 def _texts(names: Any) -> np.ndarray:
     return np.array([str(name) for name in names], dtype=object)

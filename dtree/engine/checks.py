@@ -93,7 +93,12 @@ def check_source(folder: Path, source: Any) -> None:
     _require(folder, _whole(source.get("step", 1), 1, MOST_ROWS), "the step of its source is not a number of rows")
     named = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
     _require(folder, named, "the columns of its source are not names")
-    known = set(source) <= {"kind", "path", "shape", "dtype", "step", "columns"}
+    picked = source.get("picked", [])
+    places = isinstance(picked, list) and all(_whole(place, 0, 2**31) for place in picked)
+    _require(
+        folder, places and len(picked) in (0, shape[1]), "the columns picked from its source are not one a feature"
+    )
+    known = set(source) <= {"kind", "path", "shape", "dtype", "step", "columns", "picked"}
     _require(folder, known, "its source says more than dtree ever writes")
     place = source.get("path")
     _require(

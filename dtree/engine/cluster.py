@@ -78,7 +78,8 @@ def cluster_client(
     if not processes:
         memory = 0  # no limit: workers in threads would each be charged for the whole process, and pause for good
     settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
-    local = {"dashboard_address": "127.0.0.1:0", **local}
+    # Nobody is told of a dashboard here, and loading what draws it costs a second at every start.
+    local = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, **local}
     with (
         dask.config.set(settings),
         LocalCluster(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ import zarr
 from distributed import Client
 from scipy import sparse
 
-from dtree.engine.input_checks import check_array, check_csr, one_sentence, refuse_strange_members
+from dtree.engine.input_checks import check_array, check_csr, refuse_strange_members
 from dtree.engine.sources import MOST_ROWS, Source, parquet_files, row_groups
 from dtree.kmeans.fit import rows_per_chunk
-from dtree.store.readers import read_rows
+from dtree.store.read_tables import ROW_NAME_COLUMNS, csv_options, look_at_csv, rows_of_frame
+from dtree.store.readers import one_sentence, read_rows, split_array_name
+from dtree.store.rows import Choice, column_index, listed
 
 _CSV_ROWS = 100_000
 
@@ -49,8 +52,18 @@ def chunk_rows_for(source: Source, worker_bytes: int | None = None, chunk_bytes:
     return rows if source.step > 4 * rows else source.step
 
 
-def open_dataset(data: Any, staging: str | os.PathLike[str], client: Client | None = None) -> Source:
+def open_dataset(
+    data: Any,
+    staging: str | os.PathLike[str],
+    client: Client | None = None,
+    *,
+    labels_column: str | None = None,
+    leave_out: Sequence[str] = (),
+) -> Source:
     """The rows of `data` as a source on disk; what must be copied goes into the folder `staging`.
+
+    labels_column : a column (its name, or a number from 0) that is not a feature; in a group of arrays also the name of another array.
+    leave_out : names of further columns that are not features, if the data have them. `file.npz:name` and `folder.zarr:name` pick an array.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,67 +71,119 @@ def open_dataset(data: Any, staging: str | os.PathLike[str], client: Client | No
     ...     source.kind, source.shape, source.read(1, 3).tolist()
     ('npy', (3, 2), [[2.0, 3.0], [4.0, 5.0]])
     """
-    staging = Path(staging)
+    staging, choice = Path(staging), Choice(None, labels_column, tuple(leave_out))
     if isinstance(data, str | os.PathLike):
-        return _open_path(Path(data), staging)
-    if hasattr(data, "dask"):
-        return _stage_dask(data, staging, client)
+        path, array = split_array_name(os.fspath(data))
+        return _open_path(path, staging, choice._replace(array=array))
     if isinstance(data, pd.DataFrame):
-        data = _frame_values(data)
-    if sparse.issparse(data):
-        return write_csr(staging / "rows.zarr", data.tocsr())
-    return _stage_array(np.asarray(data), staging)
+        rows = rows_of_frame(Path("the data frame"), data, True, choice, first_line=0)
+        return _stage_array(rows.X, staging, rows.feature_names)
+    if hasattr(data, "dask"):
+        names = tuple(str(name) for name in data.columns) if hasattr(data, "columns") else ()
+        source = _named(_stage_dask(data, staging, client), names)
+    elif sparse.issparse(data):
+        source = write_csr(staging / "rows.zarr", data.tocsr())
+    else:
+        source = _stage_array(np.asarray(data), staging)
+    return _features(source, choice, Path("the data"))
 
 
-def _open_path(path: Path, staging: Path) -> Source:
+def _open_path(path: Path, staging: Path, choice: Choice) -> Source:
     if not path.exists():
         raise ValueError(f"there is no file or folder {path}")
+    if path.suffix == ".npz":
+        return _stage_npz(path, staging, choice)
+    if path.suffix == ".csv":
+        return _stage_csv(path, staging, choice)
+    if path.suffix == ".parquet" or (path.is_dir() and parquet_files(str(path))):
+        return _open_parquet(path, choice)
     if path.suffix == ".npy":
         with one_sentence(path):
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-        return _checked(Source("npy", str(path.resolve()), _two(mapped.shape, path), str(mapped.dtype)))
-    if path.suffix == ".npz":
-        return _stage_npz(path, staging)
-    if path.suffix == ".csv":
-        return _stage_csv(path, staging)
-    if path.suffix == ".parquet" or (path.is_dir() and parquet_files(str(path))):
-        return _open_parquet(path)
-    if path.is_dir():
-        return _open_zarr(path)
-    raise ValueError(f"dtree reads .zarr, .npy, .npz, .parquet (a file or a folder of them) and .csv, not {path.name}")
+        source = _checked(Source("npy", str(path.resolve()), _two(mapped.shape, path), str(mapped.dtype)))
+    elif path.is_dir():
+        source = _open_zarr(path, choice.array)
+        if choice.labels_column is not None and (path / choice.labels_column / "zarr.json").is_file():
+            choice = choice._replace(labels_column=None)  # an array beside the rows
+    else:
+        raise ValueError(
+            f"dtree reads .zarr, .npy, .npz, .parquet (a file or a folder of them) and .csv, not {path.name}"
+        )
+    return _features(source, choice, path)
 
 
-def _open_zarr(path: Path) -> Source:
+def _features(source: Source, choice: Choice, path: Path) -> Source:
+    """The source without the columns that are not features."""
+    names = list(source.columns) or [str(column) for column in range(source.shape[1])]
+    unwanted = {names.index(name) for name in choice.leave_out if name in names}
+    if choice.labels_column is not None:
+        unwanted.add(column_index(names, choice.labels_column, path))
+    return source.pick([column for column in range(len(names)) if column not in unwanted]) if unwanted else source
+
+
+def _named(source: Source, names: Sequence[str] | None) -> Source:
+    """The source with the names of its features, unless they are none or not distinct."""
+    proper = names is not None and len(names) == len(set(names)) == source.shape[1]
+    return replace(source, columns=tuple(names or ())) if proper else source
+
+
+def _open_zarr(path: Path, array: str | None = None) -> Source:
     try:
         node: Any = zarr.open(str(path), mode="r")
     except Exception as problem:
         raise ValueError(f"{path} is neither a zarr store nor a folder of .parquet files") from problem
+    names = node.attrs.get("feature_names")
+    names = [str(name) for name in names] if isinstance(names, list) else None
     if isinstance(node, zarr.Array):
+        if array is not None:
+            raise ValueError(f"{path} is one array, so an array cannot be chosen by name ('{array}')")
         check_array(node, path)
         step = (node.shards or node.chunks)[0]
-        return _checked(Source("zarr", str(path.resolve()), _two(node.shape, path), str(node.dtype), int(step)))
-    names = set(node.array_keys())
-    if {"data", "indices", "indptr"} <= names:
+        source = Source("zarr", str(path.resolve()), _two(node.shape, path), str(node.dtype), int(step))
+        return _named(_checked(source), names)
+    known = set(node.array_keys())
+    if {"data", "indices", "indptr"} <= known and array is None:
         shape = node.attrs.get("shape")
         if shape is None:
             raise ValueError(f"the sparse rows in {path} have no attribute 'shape': write [rows, columns] into it")
         check_csr(node, path, shape)
-        return _checked(Source("zarr-csr", str(path.resolve()), _two(shape, path), str(node["data"].dtype)))
-    if "X" in names or "X" in set(node.group_keys()):
-        return _open_zarr(path / "X")
+        return _named(
+            _checked(Source("zarr-csr", str(path.resolve()), _two(shape, path), str(node["data"].dtype))), names
+        )
+    members = known | set(node.group_keys())
+    if (array or "X") in members:
+        return _named(_open_zarr(path / (array or "X")), names)
+    if array is not None:
+        raise ValueError(f"{path} has no array '{array}'; it has {listed(sorted(members))}")
     raise ValueError(f"the zarr group {path} has neither an array X nor data, indices and indptr of sparse rows")
 
 
-def _open_parquet(path: Path) -> Source:
+def _open_parquet(path: Path, choice: Choice) -> Source:
     import pyarrow.parquet as pq
 
     with one_sentence(path):
         schema = pq.ParquetFile(parquet_files(str(path))[0]).schema_arrow
-    columns = tuple(name for name in schema.names if not name.startswith("__index_level"))
-    try:
-        dtype = np.result_type(*[schema.field(name).type.to_pandas_dtype() for name in columns])
-    except (TypeError, NotImplementedError):
-        dtype = np.dtype(object)
+    types = {}
+    for name in schema.names:
+        if not name.startswith("__index_level"):
+            try:
+                types[name] = np.dtype(schema.field(name).type.to_pandas_dtype())
+            except (TypeError, NotImplementedError):
+                types[name] = np.dtype(object)
+    unwanted = set(choice.leave_out)
+    if choice.labels_column is not None:
+        names = list(types)
+        unwanted.add(names[column_index(names, choice.labels_column, path)])
+    text = [name for name, kind in types.items() if kind.kind not in "biuf" and name not in unwanted]
+    named = next((name for name in text if name.strip().lower() in ROW_NAME_COLUMNS), None)
+    if text and text != [named]:
+        worst = next(name for name in text if name != named)
+        raise ValueError(
+            f"{path}: the column '{worst}' does not hold numbers; turn it into numbers, or leave it out "
+            f"(on the command line: --labels-column '{worst}')"
+        )
+    columns = tuple(name for name in types if name not in unwanted and name != named)
+    dtype = np.result_type(*(types[name] for name in columns)) if columns else np.dtype(float)
     row_groups.cache_clear()
     with one_sentence(path):
         groups = row_groups(str(path))
@@ -127,55 +192,48 @@ def _open_parquet(path: Path) -> Source:
     return _checked(Source("parquet", str(path.resolve()), (rows, len(columns)), str(dtype), max(step, 1), columns))
 
 
-def _stage_npz(path: Path, staging: Path) -> Source:
+def _stage_npz(path: Path, staging: Path, choice: Choice) -> Source:
     refuse_strange_members(path)
-    X = read_rows(path).X
-    return write_csr(staging / "rows.zarr", X) if sparse.issparse(X) else _stage_array(X, staging)
+    rows = read_rows(path, array=choice.array, labels_column=choice.labels_column, leave_out=choice.leave_out)
+    if sparse.issparse(rows.X):
+        return _named(write_csr(staging / "rows.zarr", rows.X), rows.feature_names)
+    return _stage_array(rows.X, staging, rows.feature_names)
 
 
-def _stage_csv(path: Path, staging: Path) -> Source:
+def _stage_csv(path: Path, staging: Path, choice: Choice) -> Source:
     """Parse the text once, in pieces, into a zarr array that every pass can read quickly."""
-    staging.mkdir(parents=True, exist_ok=True)
-    rows = 0
-    array: zarr.Array | None = None
-    for frame in _csv_frames(path):
-        values = _frame_values(frame, first_row=rows)
-        if array is None:
-            array = _new_rows(staging / "rows.zarr", (0, values.shape[1]), np.dtype(np.float64), _CSV_ROWS)
-        array.append(values.astype(np.float64), axis=0)
-        rows += values.shape[0]
-    if array is None:
-        raise ValueError(f"{path} holds no rows")
-    return _open_zarr(staging / "rows.zarr")
-
-
-def _csv_frames(path: Path) -> Iterator[pd.DataFrame]:
     with one_sentence(path):
-        frames = pd.read_csv(path, chunksize=_CSV_ROWS)
+        delimiter, has_header = look_at_csv(path)
+        pieces: Any = pd.read_csv(path, chunksize=_CSV_ROWS, **csv_options(delimiter, has_header))
+    staging.mkdir(parents=True, exist_ok=True)
+    done, names = 0, list[str]()
+    array: zarr.Array | None = None
     while True:
         with one_sentence(path):
-            frame = next(frames, None)
+            frame = next(pieces, None)
         if frame is None:
-            return
-        yield frame
+            break
+        if array is not None:  # as in the first piece: labels and names of rows are no features
+            frame = frame.rename(columns=str)[names]
+            choice = Choice()
+        rows = rows_of_frame(path, frame, True, choice, first_line=done + (2 if has_header else 1))
+        if array is None:
+            names = rows.feature_names or []
+            array = _new_rows(staging / "rows.zarr", (0, rows.X.shape[1]), np.dtype(np.float64), _CSV_ROWS)
+        array.append(rows.X, axis=0)
+        done += rows.X.shape[0]
+    if array is None:
+        raise ValueError(f"{path} holds no rows")
+    return _named(_open_zarr(staging / "rows.zarr"), names if has_header else None)
 
 
-def _frame_values(frame: pd.DataFrame, first_row: int = 0) -> np.ndarray:
-    text = [str(name) for name in frame.columns if frame[name].dtype.kind not in "biuf"]
-    if text:
-        raise ValueError(
-            f"column {text[0]!r} is not numeric (near row {first_row}): drop it or turn it into numbers first"
-        )
-    return frame.to_numpy()
-
-
-def _stage_array(values: np.ndarray, staging: Path) -> Source:
+def _stage_array(values: np.ndarray, staging: Path, names: Sequence[str] | None = None) -> Source:
     shape = _two(values.shape, "the data")
     _checked(Source("npy", "", shape, str(values.dtype)))
     staging.mkdir(parents=True, exist_ok=True)
     path = staging / "rows.npy"
     np.save(path, np.ascontiguousarray(values))
-    return Source("npy", str(path.resolve()), shape, str(values.dtype))
+    return _named(Source("npy", str(path.resolve()), shape, str(values.dtype)), names)
 
 
 def _stage_dask(data: Any, staging: Path, client: Client | None) -> Source:

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dtree.store.read_arrays import refuse_pickles
+from dtree.store.readers import one_sentence
 from dtree.store.rows import require_memory
 
 _EMPTY_SPACE = 1000  # an array may declare so many times the bytes that it holds: compression, chunks that are all zero
 _NOT_WORTH_ASKING = 1 << 30
-
-
-@contextmanager
-def one_sentence(path: Path) -> Iterator[None]:
-    """Turn what a file library raises into one sentence."""
-    try:
-        yield
-    except MemoryError:
-        raise ValueError(f"{path} declares more data than fits in memory; it may be damaged") from None
-    except StopIteration:
-        raise
-    except ImportError as problem:
-        raise ValueError(f"{path} cannot be read because {problem.name or 'a package'} is not installed") from None
-    except Exception as problem:
-        reason = " ".join(str(problem).split()).rstrip(".")
-        if "pickle" in reason or "object" in reason.lower():
-            raise ValueError(f"{path} holds Python objects, which are never loaded; save an array of numbers") from None
-        raise ValueError(
-            f"{path} cannot be read, it may be damaged: {reason[:200] or type(problem).__name__}"
-        ) from None
 
 
 def check_array(array: Any, path: Path) -> None:

@@ -18,24 +18,20 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
-from importlib.metadata import version
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from distributed import Client
 
 from dtree.core.families import Family
 from dtree.core.model import Model
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
-from dtree.engine.blocks import tree_columns
+from dtree.engine.begin import Wanted, begin_run, nothing_half_made
 from dtree.engine.checks import check_clusters, check_folder
-from dtree.engine.cluster import worker_memory
-from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.descent import (
     Frontier,
     Split,
@@ -50,15 +46,15 @@ from dtree.engine.descent import (
     split_task,
 )
 from dtree.engine.execute import Here, executor
-from dtree.engine.fit import FitResult, OnProgress, fingerprint, read_result, read_tree, survey_source
-from dtree.engine.folder import flush_tree, write_array
+from dtree.engine.folder import flush_tree
+from dtree.engine.results import Ending, FitResult, conclude, read_result, read_tree
 from dtree.engine.runs import Run
 from dtree.engine.tasks import with_room
 from dtree.hierarchy.statistics import node_statistics
-from dtree.kmeans.defaults import check_prior, family_type, model_for
 from dtree.kmeans.passes import PassSettings, Progress
 
 METHOD = "randomized"
+OnProgress = Callable[[Progress], None]
 _DEEPEST = 200
 
 
@@ -73,6 +69,7 @@ def fit_randomized(
     threshold: float = 0.5,
     seed: int = 0,
     chunk_bytes: int | None = None,
+    labels_column: str | None = None,
     client: Client | None = None,
     progress: OnProgress | None = None,
 ) -> FitResult:
@@ -88,45 +85,22 @@ def fit_randomized(
     (3, [2, 3])
     """
     out = Path(out)
-    if (out / "zarr.json").exists():
-        raise ValueError(f"{out} already holds a run: resume it, or choose another folder")
     if subset < 2:
         raise ValueError(f"subset must be at least 2 rows, got {subset}")
-    kind = family_type(family)
-    check_prior(prior)
-    out.mkdir(parents=True, exist_ok=True)
-    source = open_dataset(data, out / "staged", client)
-    if source.is_sparse and not kind.accepts_sparse:
-        raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
-    n = source.shape[0]
-    chunk_rows = min(chunk_rows_for(source, worker_memory(client), chunk_bytes), n)
-    survey = survey_source(source, family, seed, chunk_rows, client)
-    model = model_for(family, prior, survey.moments(kind.needs_covariance), survey.sample, seed, coarsening)
-    run = Run.create(
-        out,
-        METHOD,
-        {
-            "source": source.__dict__,
-            "chunk_rows": chunk_rows,
-            "settings": PassSettings(seed, _DEEPEST)._asdict(),
-            "subset": subset,
-            "data_fingerprint": fingerprint(source, survey),
-            "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
-            "command": sys.argv,
-            "tree_wanted": True,
-            "threshold": threshold,
-        },
-    )
-    zarr.open_group(str(out / "passes"), mode="a", zarr_format=3)
-    run.write_model(model)
-    sample = survey.sample[:subset]
-    # Where the sample is one cluster, every row takes the first of two sides, and the other stays empty.
-    everything = model.atoms(sample).sum(axis=0, keepdims=True)
-    split = split_node(model, sample, n <= subset) or Split(everything, np.zeros(1, np.int64), [(0, 1)], True)
-    nothing = np.zeros(1, dtype=np.int64)
-    empty = np.zeros(0, dtype=np.int64)
-    root = Frontier(nothing - 1, nothing - 1, np.zeros_like(everything), nothing, nothing, empty, empty, everything[:0])
-    run.commit_generation(0, grow(root, {0: split})._asdict(), {"trace": []})
+    settings = PassSettings(seed, _DEEPEST)
+    wanted = Wanted(data, family, prior, coarsening, settings, threshold, chunk_bytes, labels_column=labels_column)
+    with nothing_half_made(out):
+        run, model, survey = begin_run(out, METHOD, wanted, client, {"subset": subset})
+        n = run.source.shape[0]
+        sample = survey.sample[:subset]
+        # Where the sample is one cluster, every row takes the first of two sides, and the other stays empty.
+        everything = model.atoms(sample).sum(axis=0, keepdims=True)
+        split = split_node(model, sample, n <= subset) or Split(everything, np.zeros(1, np.int64), [(0, 1)], True)
+        nothing = np.zeros(1, dtype=np.int64)
+        empty = np.zeros(0, dtype=np.int64)
+        blank = np.zeros_like(everything)
+        root = Frontier(nothing - 1, nothing - 1, blank, nothing, nothing, empty, empty, everything[:0])
+        run.commit_generation(0, grow(root, {0: split})._asdict(), {"trace": []})
     return _carry_on(run, client, progress)
 
 
@@ -192,35 +166,9 @@ def _finish(run: Run, workers: Here, model: Model, number: int, state: Frontier,
     counts = np.rint(model.counts(atoms))
     shape = Tree.from_merges(merges, counts, np.zeros(2 * atoms.shape[0] - 1))
     tree = Tree.from_merges(merges, counts, model.log_phi_h(node_statistics(shape, atoms)))
-    leaf_clusters = tree.cut(float(run.attributes["threshold"]))
-    results = {
-        "statistics": {"clusters": atoms, "log_phi": model.log_phi_h(atoms), "leaf_clusters": leaf_clusters},
-        "tree": tree_columns(tree),
-        "trace": {name: np.array([getattr(step, name) for step in trace]) for name in Progress._fields},
-    }
-    for name, arrays in results.items():
-        group = zarr.open_group(str(run.path / name), mode="w", zarr_format=3)
-        for array, values in arrays.items():
-            write_array(group, array, values)
-    run.create_labels("leaves")
-    run.create_labels("labels")
+    ending = Ending(atoms, tree, math.fsum(model.log_phi_h(atoms)), number, trace)
     chunks = [(path, run.run_id, number, chunk, leaf_of) for chunk in range(run.n_chunks)]
-    if not np.array_equal(sum(workers.run(final_task, chunks)), counts):
-        raise RuntimeError(
-            "the labels on disk do not add up to the statistics: the run's folder was changed from outside"
-        )
-    objective, normaliser = math.fsum(model.log_phi_h(atoms)), model.prior.log_normaliser(run.source.shape[0])
-    run.update(
-        status="done",
-        best_pass=number,
-        n_clusters=int(leaf_clusters.max()) + 1,
-        n_leaves=atoms.shape[0],
-        objective=objective,
-        log_joint=objective + normaliser,
-        log_evidence_bound=normaliser + float(tree.log_phi_t[-1]),
-    )
-    run.sweep(number)
-    return read_result(run.path)
+    return conclude(run, model, ending, workers, final_task, chunks)
 
 
 def open_run(path: str | os.PathLike[str]) -> Any:

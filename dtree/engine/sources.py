@@ -13,7 +13,8 @@ A source is a small picklable description of where rows live; workers open it th
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import zarr
 from scipy import sparse
 
 from dtree.store.read_arrays import refuse_pickles
+from dtree.store.rows import listed
 
 KINDS = ("zarr", "zarr-csr", "npy", "parquet")
 MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
@@ -32,7 +34,8 @@ MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks al
 class Source:
     """Rows of a dataset on disk.
 
-    shape : (n, d). dtype : of the values. step : reading is cheapest in multiples of so many rows.
+    shape : (n, d). dtype : of the values. step : reading is cheapest in multiples of so many rows. columns : names (d,) of the
+    features where the data have them. picked : (d,) the columns of the file that are the features, in order; () for all of them.
     """
 
     kind: str
@@ -41,6 +44,7 @@ class Source:
     dtype: str
     step: int = 1
     columns: tuple[str, ...] = ()
+    picked: tuple[int, ...] = ()
 
     @property
     def is_sparse(self) -> bool:
@@ -51,6 +55,7 @@ class Source:
         """Rows start..stop-1, dense (rows, d) or CSR."""
         try:
             rows = _READERS[self.kind](self, start, stop)
+            rows = rows[:, list(self.picked)] if self.picked else rows
         except MemoryError:
             raise
         except Exception as problem:
@@ -73,7 +78,35 @@ class Source:
     def from_json(cls, text: str) -> Source:
         """The inverse of `to_json`."""
         fields = json.loads(text)
-        return cls(**{**fields, "shape": tuple(fields["shape"]), "columns": tuple(fields["columns"])})
+        lists = {name: tuple(fields.get(name, ())) for name in ("shape", "columns", "picked")}
+        return cls(**{**fields, **lists})
+
+    def pick(self, wanted: Sequence[int]) -> Source:
+        """The same rows with only the features in these places, in this order."""
+        columns = tuple(self.columns[place] for place in wanted) if self.columns else ()
+        shape = (self.shape[0], len(wanted))
+        if self.kind == "parquet":  # which reads columns by name
+            return replace(self, shape=shape, columns=columns)
+        picked = tuple(int(self.picked[place] if self.picked else place) for place in wanted)
+        return replace(self, shape=shape, columns=columns, picked=picked)
+
+    def with_columns_of(self, fitted: Source) -> Source:
+        """The features in the order in which a model learned them: by name where both have names, else one sentence unless as many.
+
+        >>> new = Source("npy", "/new.npy", (9, 3), "float64", columns=("b", "kind", "a"))
+        >>> new.with_columns_of(Source("npy", "/old.npy", (5, 2), "float64", columns=("a", "b"))).picked
+        (2, 0)
+        """
+        if self.columns and fitted.columns:
+            missing = [name for name in fitted.columns if name not in self.columns]
+            if missing:
+                raise ValueError(f"the rows lack features that the run was fitted on: {listed(missing)}")
+            if self.columns == fitted.columns:
+                return self
+            return self.pick([self.columns.index(name) for name in fitted.columns])
+        if self.shape[1] != fitted.shape[1]:
+            raise ValueError(f"the rows have {self.shape[1]} columns but the run was fitted on {fitted.shape[1]}")
+        return self
 
 
 def _read_zarr(source: Source, start: int, stop: int) -> np.ndarray:
@@ -101,9 +134,10 @@ def _read_csr(source: Source, start: int, stop: int) -> sparse.csr_array:
     indptr = np.asarray(group["indptr"][start : stop + 1]).astype(np.int64)
     first, last = int(indptr[0]), int(indptr[-1])
     data, indices = np.asarray(group["data"][first:last]), np.asarray(group["indices"][first:last])
-    if np.any(np.diff(indptr) < 0) or (indices.size and not 0 <= indices.min() <= indices.max() < source.shape[1]):
+    width = int(group.attrs["shape"][1]) if source.picked else source.shape[1]
+    if np.any(np.diff(indptr) < 0) or (indices.size and not 0 <= indices.min() <= indices.max() < width):
         raise OSError("its row pointers or column numbers are out of range")
-    return sparse.csr_array((data, indices, indptr - first), shape=(stop - start, source.shape[1]))
+    return sparse.csr_array((data, indices, indptr - first), shape=(stop - start, width))
 
 
 def _read_npy(source: Source, start: int, stop: int) -> np.ndarray:

@@ -7,8 +7,10 @@ its checkpoint on disk, not from another worker's memory, so that no worker's de
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,13 +126,25 @@ def predict_task(path: str, run_id: str, source: Source, bounds: tuple[int, int]
     return bounds[1] - bounds[0]
 
 
+class DiskFull(OSError):
+    """A full disk, said in a sentence."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 def with_room(write: Callable[[], Any], path: str) -> Any:
     """Write, and say it plainly when the disk is full."""
-    try:
+    with room_on_disk(path):
         return write()
+
+
+@contextmanager
+def room_on_disk(path: str | Path, then: str = "resume the run, nothing is lost") -> Iterator[None]:
+    """The same for a block: a full disk becomes a sentence that says what to do."""
+    try:
+        yield
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise OSError(
-                problem.errno, f"the disk of {path} is full: free some space and resume the run, nothing is lost"
-            ) from None
+            raise DiskFull(problem.errno, f"the disk of {path} is full: free some space and {then}") from None
         raise

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,12 +19,13 @@ from threadpoolctl import threadpool_limits
 from dtree.core.families import Family, Moments
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
+from dtree.engine.begin import fingerprint, nothing_half_made, survey_source
 from dtree.engine.cluster import worker_memory
 from dtree.engine.dataset import chunk_rows_for, open_dataset
 from dtree.engine.execute import Here, executor
-from dtree.engine.fit import fingerprint, survey_source
 from dtree.engine.folder import write_array
-from dtree.engine.runs import create_labels, create_rows
+from dtree.engine.predict import predict_into
+from dtree.engine.runs import create_labels
 from dtree.engine.tasks import with_room
 from dtree.engine.variational_folder import METHOD, Checkpoint, PassStep, VariationalRun
 from dtree.engine.variational_tasks import (
@@ -38,7 +37,6 @@ from dtree.engine.variational_tasks import (
     sums_task,
 )
 from dtree.kmeans.defaults import family_type
-from dtree.kmeans.fit import chunk_bounds
 from dtree.kmeans.survey import Survey
 from dtree.variational.estimator import DEFAULT_TRUNCATION, DPMixtureVB
 from dtree.variational.fitting import has_converged, settle
@@ -62,6 +60,7 @@ def fit_variational(
     sample_rows: int | None = None,
     chunk_bytes: int | None = None,
     notes: Mapping[str, Any] | None = None,
+    labels_column: str | None = None,
     client: Client | None = None,
     progress: OnProgress | None = None,
     **settings: Any,
@@ -72,7 +71,7 @@ def fit_variational(
     other parameters of `DPMixtureVB` (`max_iter` counts passes over the data). With a `client` its workers do the work and must
     see `out` (and the data's path) under the same name; without one this process does it, to the same bits. The first pass checks
     every row; its random sample of `sample_rows` rows is fitted in memory (restarts, merges and splits happen there), and that
-    fit is where the passes start. `notes` are kept among the run's attributes. If anything fails, `resume(out)` carries on from the last finished pass.
+    fit is where the passes start. `labels_column` is not a feature, here and in predictions; `notes` are kept among the run's attributes. If anything fails, `resume(out)` carries on from the last finished pass.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -80,12 +79,10 @@ def fit_variational(
     2
     """
     out = Path(out)
-    if (out / "zarr.json").exists():
-        raise ValueError(f"{out} already holds a run: resume it, or choose another folder")
     estimator = _estimator_for(variant, family, truncation, alpha, seed, settings)
     kind = family_type(family)
-    with _nothing_half_made(out):
-        source = open_dataset(data, out / "staged", client)
+    with nothing_half_made(out):
+        source = open_dataset(data, out / "staged", client, labels_column=labels_column)
         if source.is_sparse and not kind.accepts_sparse:
             raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
         n = source.shape[0]
@@ -114,28 +111,13 @@ def fit_variational(
                     name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy", "scikit-learn")
                 },
                 "command": sys.argv,
+                "labels_column": labels_column,
                 **(notes or {}),
             },
         )
         run.write_model(Model(start.rule.family, DirichletProcess(start.rule.alpha)))
         run.commit(0, Checkpoint(start.sums, start.rule.alpha, False, []))
     return _carry_on(run, client, progress)
-
-
-@contextmanager
-def _nothing_half_made(out: Path) -> Iterator[None]:
-    """Make the folder, and take it away again when the run does not get as far as its first checkpoint."""
-    before = out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    known = set(out.iterdir())
-    try:
-        yield
-    except BaseException:
-        for made in set(out.iterdir()) - known:
-            shutil.rmtree(made) if made.is_dir() else made.unlink()
-        if not before:
-            out.rmdir()
-        raise
 
 
 def _estimator_for(
@@ -269,34 +251,20 @@ def open_run(path: str | os.PathLike[str]) -> DPMixtureVB:
 
 
 def predict_dataset(
-    run: str | os.PathLike[str], data: Any, out: str | os.PathLike[str], client: Client | None = None
+    run: str | os.PathLike[str],
+    data: Any,
+    out: str | os.PathLike[str],
+    client: Client | None = None,
+    *,
+    leave_out: Sequence[str] = (),
+    overwrite: bool = False,
 ) -> int:
     """Write `labels` (int32) and `log_density` (float64) of every row of `data` into a new zarr group `out`.
 
     Workers write their own chunks, so nothing of the size of the data comes here. Returns the number of rows.
     """
     opened = VariationalRun(run)
-    if not opened.done:
-        raise ValueError(f"{opened.path} is not finished: resume it first")
-    target = Path(out).resolve()
-    if target.exists():
-        raise ValueError(f"{target} exists already: choose another place for the labels")
-    with tempfile.TemporaryDirectory(dir=opened.path, prefix=".predicting-") as staging:
-        source = open_dataset(data, staging, client)
-        if source.shape[1] != opened.source.shape[1]:
-            raise ValueError(
-                f"the rows have {source.shape[1]} columns but the run was fitted on {opened.source.shape[1]}"
-            )
-        rows = min(chunk_rows_for(source, worker_memory(client)), source.shape[0])
-        zarr.create_group(str(target), zarr_format=3)
-        create_labels(target / "labels", source.shape[0], rows)
-        create_rows(target / "log_density", source.shape[0], rows, np.dtype(np.float64), np.nan)
-        number, path = opened.generations()[-1], str(opened.path.resolve())
-        arguments = [
-            (path, opened.run_id, number, source, bounds, str(target)) for bounds in chunk_bounds(source.shape[0], rows)
-        ]
-        try:
-            return sum(executor(client).run(predict_rows_task, arguments))
-        except Exception:
-            shutil.rmtree(target, ignore_errors=True)
-            raise
+    given = (opened.generations()[-1],) if opened.done else ()
+    remembered = opened.attributes.get("labels_column")
+    names = [*leave_out, remembered] if remembered else leave_out
+    return predict_into(opened, data, out, client, predict_rows_task, given, leave_out=names, overwrite=overwrite)

@@ -19,6 +19,7 @@ from typing import Literal
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_REPLACEMENT = ".replacement"
 
 
 def check_place(final: Path) -> None:
@@ -81,6 +82,31 @@ def file_in_place(final: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def replacement_of(final: Path) -> Path:
+    """Where a run is made, over many steps, that will take the place of the one at `final`; always the same, so that it is found again."""
+    return final.with_name(f".{final.name}{_REPLACEMENT}")
+
+
+def place_of(run: Path) -> Path:
+    """Where a run belongs: the place that a replacement will take, or its own.
+
+    >>> place_of(replacement_of(Path("runs/iris.zarr"))).as_posix()
+    'runs/iris.zarr'
+    """
+    made_beside = run.name.startswith(".") and run.name.endswith(_REPLACEMENT)
+    return run.with_name(run.name[1 : -len(_REPLACEMENT)]) if made_beside else run
+
+
+def take_place(run: Path) -> Path:
+    """Put a finished replacement where it belongs, in one step; only then is the old one deleted. Returns where the run now is."""
+    final = place_of(run)
+    if final != run:
+        flush_to_disk(run)
+        _put_in_place(run, final, "replace")
+        _delete(run)
+    return final
 
 
 def _put_in_place(partial: Path, final: Path, existing: str) -> None:

@@ -10,26 +10,30 @@ import numpy as np
 
 from dtree.store.rows import Choice, Rows, column_index
 
-_ROW_NAME_COLUMNS = {"", "id", "name", "names", "row", "row_name", "row_names", "unnamed: 0"}
+ROW_NAME_COLUMNS = {"", "id", "name", "names", "row", "row_name", "row_names", "unnamed: 0"}
 
 
 def read_csv(path: Path, choice: Choice) -> Rows:
     import pandas
 
-    delimiter, has_header = _look_at_csv(path)
-    frame = pandas.read_csv(
-        path,
-        sep=delimiter,
-        header=0 if has_header else None,
-        encoding="utf-8-sig",
-        skip_blank_lines=True,
-        index_col=False,
-        low_memory=False,
-    )
-    return _from_frame(path, frame, has_header, choice, first_line=2 if has_header else 1)
+    delimiter, has_header = look_at_csv(path)
+    frame = pandas.read_csv(path, **csv_options(delimiter, has_header))
+    return rows_of_frame(path, frame, has_header, choice, first_line=2 if has_header else 1)
 
 
-def _look_at_csv(path: Path) -> tuple[str, bool]:
+def csv_options(delimiter: str, has_header: bool) -> dict[str, Any]:
+    """How pandas must read a file that `look_at_csv` has looked at."""
+    return {
+        "sep": delimiter,
+        "header": 0 if has_header else None,
+        "encoding": "utf-8-sig",
+        "skip_blank_lines": True,
+        "index_col": False,
+        "low_memory": False,
+    }
+
+
+def look_at_csv(path: Path) -> tuple[str, bool]:
     """The delimiter and whether there is a header; a ragged file is refused (pandas would fill it with NaN)."""
     with open(path, encoding="utf-8-sig", newline="") as handle:
         first_line = next((line for line in handle if line.strip()), "")
@@ -81,10 +85,11 @@ def read_parquet(path: Path, choice: Choice) -> Rows:
         ) from None
     if not isinstance(frame.index, pandas.RangeIndex) and frame.index.name not in frame.columns:
         frame = frame.reset_index(names=["name"] if frame.index.nlevels == 1 and frame.index.name is None else None)
-    return _from_frame(path, frame, True, choice, first_line=0)
+    return rows_of_frame(path, frame, True, choice, first_line=0)
 
 
-def _from_frame(path: Path, frame: Any, named: bool, choice: Choice, first_line: int) -> Rows:
+def rows_of_frame(path: Path, frame: Any, named: bool, choice: Choice, first_line: int) -> Rows:
+    """The numeric columns of a data frame as rows, its labels and the names of its rows kept apart."""
     from pandas.api import types
 
     frame = frame.rename(columns=str)
@@ -113,7 +118,7 @@ def _from_frame(path: Path, frame: Any, named: bool, choice: Choice, first_line:
 def _row_name_column(frame: Any, text: list[bool]) -> int | None:
     """A text column called id or name, else a first text column without repeats, else a first column without a name."""
     for column, name in enumerate(frame.columns):
-        if text[column] and name.strip().lower() in _ROW_NAME_COLUMNS:
+        if text[column] and name.strip().lower() in ROW_NAME_COLUMNS:
             return column
     if text and text[0] and frame.shape[1] > 1 and frame.iloc[:, 0].is_unique and not _mostly_numbers(frame.iloc[:, 0]):
         return 0

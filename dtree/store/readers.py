@@ -58,7 +58,7 @@ def read_rows(
     >>> rows.X.tolist(), rows.feature_names, rows.row_names, rows.labels.tolist()
     ([[20.0], [2.0]], ['height'], ['ash', 'box'], ['tree', 'shrub'])
     """
-    path, array_in_path = _split_array_name(str(source))
+    path, array_in_path = split_array_name(str(source))
     array = array or array_in_path
     ending = path.suffix.lower()
     if ending not in ENDINGS:
@@ -69,7 +69,7 @@ def read_rows(
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not a folder'}, not a {ending} file")
     if array is not None and ending not in (".npz", ".zarr"):
         raise ValueError(f"{path} holds one table, so an array cannot be chosen by name ('{array}')")
-    with _one_sentence(path):
+    with one_sentence(path):
         rows = _READERS[ending](path, Choice(array, labels_column, tuple(leave_out)))
     if leave_out and rows.feature_names is not None:
         rows = without(rows, [name for name in leave_out if name in rows.feature_names])
@@ -78,7 +78,8 @@ def read_rows(
     return rows
 
 
-def _split_array_name(source: str) -> tuple[Path, str | None]:
+def split_array_name(source: str) -> tuple[Path, str | None]:
+    """The path and the array in `file.npz:name`."""
     for ending in (".npz", ".zarr"):
         head, mark, name = source.rpartition(ending + ":")
         if mark and name:
@@ -87,10 +88,12 @@ def _split_array_name(source: str) -> tuple[Path, str | None]:
 
 
 @contextmanager
-def _one_sentence(path: Path) -> Iterator[None]:
+def one_sentence(path: Path) -> Iterator[None]:
     """Turn whatever a file library raises into one sentence; our own sentences name the file already."""
     try:
         yield
+    except StopIteration:
+        raise
     except MemoryError:
         raise ValueError(f"{path} declares more data than fits in memory; it may be damaged") from None
     except UnicodeDecodeError:
@@ -101,6 +104,8 @@ def _one_sentence(path: Path) -> Iterator[None]:
         reason = " ".join(str(error).split()).rstrip(".")
         if isinstance(error, ValueError) and reason.startswith(str(path)):
             raise
+        if "pickle" in reason or "object" in reason.lower():
+            raise ValueError(f"{path} holds Python objects, which are never loaded; save an array of numbers") from None
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
         raise ValueError(f"{path} cannot be read, it may be damaged: {reason[:200] or type(error).__name__}") from None

@@ -76,7 +76,7 @@ def check_output(run: str | Path, overwrite: bool = False) -> None:
             raise ValueError(
                 f"{run} exists already; choose another name or overwrite it (overwrite=True, or --overwrite on the command line)"
             )
-        if run.is_symlink() or not is_run(run):
+        if run.is_symlink() or not (is_run(run) or made_by_passes(run)):
             raise ValueError(f"{run} exists and is not a dtree run, so it is not replaced; choose another name")
     check_place(run)
 

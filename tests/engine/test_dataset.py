@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from dtree.engine import dataset
 from dtree.engine.dataset import chunk_rows_for, open_dataset, write_csr
 from dtree.engine.sources import Source
 
@@ -111,6 +112,77 @@ def test_sparse_rows(tmp_path):
     assert whole(open_dataset(tmp_path / "empty.zarr", tmp_path)).sum() == 0
 
 
+def labelled(folder):
+    """The rows with a column of labels in the middle, and with one of text where a format can hold it."""
+    values = np.insert(X, 1, np.arange(57) % 3, axis=1)
+    frame = pd.DataFrame(values, columns=list("akbc"))
+    named = frame.assign(k=[f"kind {i % 3}" for i in range(57)], name=[f"row {i}" for i in range(57)])
+    named.to_csv(folder / "x.csv", index=False, float_format="%.17g")
+    frame.to_csv(folder / "bare.csv", index=False, header=False, sep=";", float_format="%.17g")
+    named.to_parquet(folder / "x.parquet")
+    np.save(folder / "x.npy", values)
+    np.savez(folder / "x.npz", Y=values, X=X, kinds=np.arange(57))
+    group = zarr.open_group(str(folder / "x.zarr"), mode="w")
+    group.create_array("X", data=X)
+    group.create_array("values", data=values)
+    group.create_array("kinds", data=np.arange(57))
+    group.attrs["feature_names"] = list("abc")
+    write_csr(folder / "s.zarr", sparse.csr_array(values))
+    return frame
+
+
+LABELLED = {
+    "x.csv": "k",
+    "bare.csv": "1",
+    "x.parquet": "k",
+    "x.npy": "1",
+    "x.npz": "kinds",
+    "x.npz:Y": "-3",
+    "x.zarr": "kinds",
+    "x.zarr:values": "1",
+    "s.zarr": "1",
+}
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_labels_are_no_feature(tmp_path, name):
+    labelled(tmp_path)
+    source = open_dataset(f"{tmp_path}/{name}", tmp_path / "staged", labels_column=LABELLED[name])
+    assert source.shape == X.shape
+    assert np.array_equal(whole(source), X)
+    assert Source.from_json(source.to_json()) == source
+    assert source.columns in ((), tuple("abc"))
+    with pytest.raises(ValueError, match="has no column 'kindness'"):
+        open_dataset(f"{tmp_path}/{name}", tmp_path / "again", labels_column="kindness")
+
+
+def test_columns_left_out_and_found_again_by_name(tmp_path):
+    frame = labelled(tmp_path)
+    fitted = open_dataset(frame, tmp_path / "a", labels_column="k")
+    assert np.array_equal(whole(fitted), X)
+    for data in (frame[["c", "k", "b", "a"]], tmp_path / "x.csv", tmp_path / "x.parquet"):
+        new = open_dataset(data, tmp_path / "b", leave_out=["k", "nowhere"]).with_columns_of(fitted)
+        assert np.array_equal(whole(new), X)
+    with pytest.raises(ValueError, match="the rows lack features that the run was fitted on: 'b'"):
+        open_dataset(frame[["a", "c"]], tmp_path / "c").with_columns_of(fitted)
+    with pytest.raises(ValueError, match="the rows have 4 columns but the run was fitted on 3"):
+        open_dataset(tmp_path / "x.npy", tmp_path / "d").with_columns_of(fitted)
+    with pytest.raises(ValueError, match=r"the column 'k' does not hold numbers; .* --labels-column 'k'"):
+        open_dataset(tmp_path / "x.parquet", tmp_path / "e")
+
+
+def test_csv_in_pieces(tmp_path, monkeypatch):
+    labelled(tmp_path)
+    monkeypatch.setattr(dataset, "_CSV_ROWS", 10)
+    source = open_dataset(tmp_path / "x.csv", tmp_path / "a", labels_column="k")
+    assert np.array_equal(whole(source), X)
+    assert np.array_equal(whole(open_dataset(tmp_path / "bare.csv", tmp_path / "b", labels_column="1")), X)
+    lines = (tmp_path / "bare.csv").read_text().splitlines()
+    (tmp_path / "late.csv").write_text("\n".join([*lines[:33], "1;2;oops;3", *lines[33:]]))
+    with pytest.raises(ValueError, match="the column '2' holds text \\('oops' in line 34\\)"):
+        open_dataset(tmp_path / "late.csv", tmp_path / "c")
+
+
 @given(st.integers(1, 60), st.integers(1, 60))
 @settings(max_examples=20, deadline=None)
 def test_any_range(tmp_path_factory, a, b):
@@ -136,7 +208,7 @@ def test_clear_sentences(tmp_path):
         (np.empty((0, 3)), "at least one row"),
         (np.array([["a", "b"]]), "dtree takes numbers"),
         (tmp_path / "nothing.npy", "there is no file"),
-        (pd.DataFrame({"a": [1.0], "b": ["x"]}), "column 'b' is not numeric"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), "the column 'b' holds text"),
     ]
     (tmp_path / "odd.txt").touch()
     cases.append((tmp_path / "odd.txt", "dtree reads"))

@@ -328,7 +328,7 @@ INPUT = {
     "parquet-garbage": (lambda f: written(f, "x.parquet", b"PAR1" + bytes(100) + b"PAR1"), "cannot be read"),
     "parquet-empty": (lambda f: written(f, "x.parquet", b""), "cannot be read"),
     "csv-binary": (lambda f: written(f, "x.csv", b"a,b\n\xff\xfe\x00\x01,2\n"), "cannot be read|not numeric"),
-    "csv-empty": (lambda f: written(f, "x.csv", b""), "cannot be read"),
+    "csv-empty": (lambda f: written(f, "x.csv", b""), "is empty"),
     "csr-shape": (lambda f: csr(f, shape=[10**12, 5]), "do not fit their shape"),
     "csr-shape-type": (lambda f: csr(f, shape="five"), "must be .rows, columns."),
     "csr-shape-float": (lambda f: csr(f, shape=[5.0, "5"]), "must be .rows, columns."),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -64,3 +67,46 @@ def wait_for(condition, seconds: float = 90.0) -> None:
         if time.monotonic() > limit:
             raise TimeoutError("the test waited too long")
         time.sleep(0.1)
+
+
+@contextmanager
+def killing_workers(client, every: float, most: int):
+    """SIGKILL a random worker of a local cluster every few seconds; yields the list of the dead."""
+    done, deaths = threading.Event(), []
+
+    def kill() -> None:
+        choice = random.Random(0)
+        while len(deaths) < most and not done.wait(every):
+            pids = [worker.pid for worker in client.cluster.workers.values() if worker.pid]
+            if pids:
+                deaths.append(choice.choice(pids))
+                os.kill(deaths[-1], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        yield deaths
+    finally:
+        done.set()
+        killer.join()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path):
+    """A file system of 3 MB, where the machine allows one."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if made.returncode != 0:
+        pytest.skip("this machine does not let us mount a small file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill_disk(filler: Path) -> None:
+    """Write a file until the disk is full."""
+    with open(filler, "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(os.urandom(4096))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ from dtree.core.families import DiagonalGaussian
 from dtree.engine.chain_folder import ChainRun
 from dtree.engine.chains import open_run, resume, sample_dataset
 from dtree.engine.cluster import cluster_client
-from tests.faults.conftest import running, start, wait_for
+from tests.faults.conftest import fill_disk, running, start, wait_for
 
 OPTIONS = {"sampler": "tgmcmc", "chains": 2, "draws": 120, "warmup": 20, "seed": 5, "block_draws": 10}
 
@@ -82,29 +79,13 @@ def test_the_sampling_process_is_killed(undisturbed, tmp_path, with_cluster):
     assert bits(out) == bits(undisturbed / "run")
 
 
-@pytest.fixture
-def tiny_disk(tmp_path):
-    """A file system of 3 MB, where the machine allows one."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if made.returncode != 0:
-        pytest.skip("this machine does not let us mount a small file system")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def test_full_disk(undisturbed, tiny_disk):
     filler, seen = tiny_disk / "filler", []
 
     def fill_after_three(status):
         seen.append(status)
         if len(seen) == 3:
-            with open(filler, "wb", buffering=0) as file, suppress(OSError):
-                while True:
-                    file.write(os.urandom(4096))
+            fill_disk(filler)
 
     out = tiny_disk / "run"
     with pytest.raises(OSError, match="is full: free some space and resume the run"):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ import zarr
 from dtree.engine.cluster import cluster_client
 from dtree.engine.fit import fit_dataset, resume
 from dtree.engine.runs import Run
-from tests.faults.conftest import OPTIONS, bits, rows
+from tests.faults.conftest import OPTIONS, bits, fill_disk, rows
 
 
 def damage_after(number, action):
@@ -90,30 +87,11 @@ def test_lost_labels_are_noticed(small, tmp_path):
         fit_dataset(small / "x.npy", out, progress=damage_after(1, lose), **SMALL)
 
 
-@pytest.fixture
-def tiny_disk(tmp_path):
-    """A file system of 3 MB, where the machine allows one."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if made.returncode != 0:
-        pytest.skip("this machine does not let us mount a small file system")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def test_full_disk(small, tiny_disk):
     filler = tiny_disk / "filler"
 
-    def fill():
-        with open(filler, "wb", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(os.urandom(4096))
-
     with pytest.raises(OSError, match="is full: free some space and resume the run"):
-        fit_dataset(small / "x.npy", tiny_disk / "run", progress=damage_after(2, fill), **SMALL)
+        fit_dataset(small / "x.npy", tiny_disk / "run", progress=damage_after(2, lambda: fill_disk(filler)), **SMALL)
     filler.unlink()
     committed = Run(tiny_disk / "run").generations()[-1]
     seen = []
@@ -136,10 +114,10 @@ def test_worker_without_enough_memory(tmp_path):
 
 
 def fit_dataset_with_large_chunks(folder, client):
-    from dtree.engine import fit
+    from dtree.engine import begin
 
     # The engine sizes chunks to the workers, so we must lie about their memory to get into this trouble.
-    real, fit.worker_memory = fit.worker_memory, lambda client: None
+    real, begin.worker_memory = begin.worker_memory, lambda client: None
     try:
         fit_dataset(
             folder / "x.npy",
@@ -150,4 +128,4 @@ def fit_dataset_with_large_chunks(folder, client):
             max_passes=1,
         )
     finally:
-        fit.worker_memory = real
+        begin.worker_memory = real

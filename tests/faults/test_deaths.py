@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from distributed import Client
 from dtree.engine.cluster import cluster_client
 from dtree.engine.fit import fit_dataset, resume
 from dtree.engine.runs import Run
-from tests.faults.conftest import OPTIONS, bits, running, start, wait_for
+from tests.faults.conftest import OPTIONS, bits, killing_workers, running, start, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -31,24 +30,11 @@ with Client(address, set_as_default=False) if address else __import__("contextli
 
 
 def test_a_random_worker_is_killed_every_few_seconds(reference, tmp_path):
-    done, deaths = threading.Event(), []
-    with cluster_client(n_workers=2, memory_limit="1.5GB", warm=False) as client:
-
-        def kill_workers():
-            choice = random.Random(0)
-            while len(deaths) < 4 and not done.wait(2.0):
-                pids = [worker.pid for worker in client.cluster.workers.values() if worker.pid]
-                if pids:
-                    deaths.append(choice.choice(pids))
-                    os.kill(deaths[-1], signal.SIGKILL)
-
-        killer = threading.Thread(target=kill_workers)
-        killer.start()
-        try:
-            fit_dataset(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)
-        finally:
-            done.set()
-            killer.join()
+    with (
+        cluster_client(n_workers=2, memory_limit="1.5GB", warm=False) as client,
+        killing_workers(client, every=2.0, most=4) as deaths,
+    ):
+        fit_dataset(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)
     assert len(deaths) >= 2
     assert bits(tmp_path / "run") == bits(reference / "run")
 
@@ -111,19 +97,20 @@ def test_the_fitting_process_is_killed(reference, tmp_path, with_cluster):
     assert bits(out) == bits(reference / "run")
 
 
-def test_a_job_that_died_before_its_first_checkpoint_starts_over(reference, tmp_path, monkeypatch):
+DIE = """
+import os, sys
+from dtree.engine.fit import fit_dataset
+from dtree.engine.runs import Run
+Run.commit = lambda *_: os._exit(9)
+data, out, options = sys.argv[1:]
+fit_dataset(data, out, **eval(options))
+"""
+
+
+def test_a_job_that_died_before_its_first_checkpoint_starts_over(reference, tmp_path):
     out = tmp_path / "run"
-
-    class Killed(BaseException):
-        pass
-
-    def die(*_):
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "commit", die)
-        with pytest.raises(Killed):
-            fit_dataset(reference / "x.npy", out, **OPTIONS)
+    with running(start("-c", DIE, str(reference / "x.npy"), str(out), repr(OPTIONS))) as (fitting,):
+        assert fitting.wait(timeout=90) == 9
     assert (out / "zarr.json").exists()
     with pytest.raises(ValueError, match="has no checkpoint yet: remove the folder and fit again"):
         resume(out)

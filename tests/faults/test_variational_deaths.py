@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import random
 import signal
-import threading
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ from dtree.engine.cluster import cluster_client
 from dtree.engine.variational import fit_variational, resume
 from dtree.engine.variational_folder import VariationalRun
 from tests.engine.test_variational import bits
-from tests.faults.conftest import rows, running, start, wait_for
+from tests.faults.conftest import killing_workers, rows, running, start, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -42,24 +39,11 @@ def undisturbed(tmp_path_factory):
 
 
 def test_a_random_worker_is_killed_every_few_seconds(undisturbed, tmp_path):
-    done, deaths = threading.Event(), []
-    with cluster_client(n_workers=2, memory_limit="1.5GB", warm=False) as client:
-
-        def kill_workers():
-            choice = random.Random(0)
-            while len(deaths) < 3 and not done.wait(3.0):
-                pids = [worker.pid for worker in client.cluster.workers.values() if worker.pid]
-                if pids:
-                    deaths.append(choice.choice(pids))
-                    os.kill(deaths[-1], signal.SIGKILL)
-
-        killer = threading.Thread(target=kill_workers)
-        killer.start()
-        try:
-            fit_variational(undisturbed / "x.npy", tmp_path / "run", client=client, **OPTIONS)
-        finally:
-            done.set()
-            killer.join()
+    with (
+        cluster_client(n_workers=2, memory_limit="1.5GB", warm=False) as client,
+        killing_workers(client, every=3.0, most=3) as deaths,
+    ):
+        fit_variational(undisturbed / "x.npy", tmp_path / "run", client=client, **OPTIONS)
     assert len(deaths) >= 2
     assert bits(tmp_path / "run") == bits(undisturbed / "run")
 
