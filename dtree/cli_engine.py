@@ -155,10 +155,10 @@ def predict_run(
 
         predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out, endings=ANY_SIZE)
         return
-    started = time.monotonic()
     with cluster.client_for(rows_in(data), Run(run).model().family.name) as client, err().status("labelling rows"):
+        started = time.monotonic()  # workers are there
         rows = predict_dataset(run, data, target, client=client, leave_out=leave_out, overwrite=overwrite)
-    took = time.monotonic() - started
+        took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,9 +86,17 @@ def cluster_client(
     workers, memory = local_size(n_workers, memory_limit)
     if not processes:
         memory = 0  # no limit: workers in threads would each be charged for the whole process, and pause for good
-    settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
+    settings = {
+        "distributed.scheduler.allowed-failures": _ALLOWED_DEATHS,
+        # A local cluster looks at a dead worker's name after so long, and if a new one is dead at that moment too, it lets nobody
+        # take its place any more: workers that die again and again would be gone for good, and the run would wait for them.
+        "distributed.deploy.lost-worker-timeout": "30 days",
+    }
     # Nobody is told of a dashboard here, and loading what draws it costs a second at every start.
     local = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, **local}
+    local = {"silence_logs": logging.ERROR, **local}  # what matters is said by the run itself, once
+    if processes:
+        local = {"preload": ["dtree.engine.worker_start"], **local}
     with (
         dask.config.set(settings),
         LocalCluster(

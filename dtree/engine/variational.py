@@ -266,6 +266,4 @@ def predict_dataset(
     """
     opened = VariationalRun(run)
     given = (opened.generations()[-1],) if opened.done else ()
-    remembered = opened.attributes.get("labels_column")
-    names = [*leave_out, remembered] if remembered else leave_out
-    return predict_into(opened, data, out, client, predict_rows_task, given, leave_out=names, overwrite=overwrite)
+    return predict_into(opened, data, out, client, predict_rows_task, given, leave_out=leave_out, overwrite=overwrite)
