@@ -216,7 +216,7 @@ def print_heldout(scores: dict[str, np.ndarray]) -> None:
         print(f"{variant:12}{values.mean():10.3f}{values.std(ddof=1):8.2f}{difference.mean():16.3f}{error:10.3f}")
 
 
-def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12, passes: int = 5) -> str:
+def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12, passes: int = 3) -> str:
     """Fit O-CTSB by passes of workers over a data set on disk, which is removed afterwards; prints what each pass took.
 
     Returns a line of the table: the fastest pass, and the largest memory of a worker from the first look at the rows to their labels.

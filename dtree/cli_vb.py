@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,6 +15,7 @@ from dtree.cli_cluster import Cluster, cluster_options, step_line, stopped
 from dtree.cli_console import err, out, printable, say, with_exit_codes
 from dtree.cli_engine import rows_in
 from dtree.cli_predict import ANY_SIZE, predict_here
+from dtree.store.commit import replacement_of, take_place
 
 _MOST_CLUSTERS_SHOWN = 15
 _MOST_FEATURES_SHOWN = 6
@@ -43,6 +45,7 @@ def vb(
     labels_column: Annotated[
         str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there already.")] = False,
     *,
     cluster: Cluster,
 ) -> None:
@@ -55,23 +58,27 @@ def vb(
     """
     from dtree.store.run import check_output
 
-    check_output(out_, overwrite=False)
+    check_output(out_, overwrite)
     from dtree.variational.variants import variant_named
 
     variant_named(variant)  # a misspelt name must not wait for workers
     settings: dict[str, Any] = {"learn_alpha": learn_alpha, "max_iter": max_passes, "tol": tol, "n_init": restarts}
     started = time.monotonic()
+    run = out_
+    if run.exists():  # it stays until the new one is complete
+        run = replacement_of(run)
+        shutil.rmtree(run, ignore_errors=True)
     try:
         with _workers(data, cluster, family) as client, _pass_line() as show:
             from dtree.engine.variational import fit_variational
 
             model = fit_variational(
-                data, out_, variant, family, truncation, alpha, seed=seed, notes={"data": data},
+                data, run, variant, family, truncation, alpha, seed=seed, notes={"data": data},
                 labels_column=labels_column, client=client, progress=show, **settings,
             )  # fmt: skip
     except KeyboardInterrupt:
-        raise stopped(out_) from None
-    _print_result(model, out_, started)
+        raise stopped(run) from None
+    _print_result(model, run, started)
 
 
 def resume_run(run: Path, cluster: Cluster) -> None:
@@ -212,4 +219,4 @@ def _print_result(model: Any, run: Path, started: float) -> None:
     )
     if not model.converged_:
         say("not converged: fit again with a larger --max-passes or --tol")
-    say(f"run: {run}")
+    say(f"run: {take_place(run)}")

@@ -90,6 +90,18 @@ def test_predict(folder: Path, tmp_path: Path, ending: str) -> None:
     assert density == pytest.approx(model.score_samples(new), abs=1e-10)
 
 
+def test_a_run_is_replaced_when_asked_for(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run.zarr"
+    for options in (["--variant", "TSB"], ["--variant", "FSD", "--overwrite"]):
+        said = _run(
+            "vb", folder / "x.npy", "--truncation", 4, "--family", "gaussian-diag", "--out", run, *options
+        ).output
+        assert f"run: {run}\n" in said
+    assert "FSD, truncation 4" in _run("info", run).output
+    assert "--overwrite" in _run("vb", folder / "x.npy", "--out", run, code=2).output
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
+
+
 def test_a_column_of_labels_is_left_out(tmp_path: Path) -> None:
     X = rows(60)
     lines = [",".join([*map(repr, map(float, row)), "word"]) for row in X]
@@ -113,7 +125,7 @@ def test_names_of_rows_and_features_reach_every_command(tmp_path: Path) -> None:
     said = _run("info", run).output
     assert "features: 'length', 'same', 'width', 'height'" in said
     assert "1 constant column left out: 'same'" in said
-    assert "cluster  rows  weight  length  width" in said
+    assert ["cluster", "rows", "weight", *names] in [line.split() for line in said.splitlines()]
     frame[["height", "same", "length", "width"]].to_csv(tmp_path / "turned.csv", index_label="name")
     for ending in ("csv", "zarr"):
         _run("predict", run, tmp_path / "turned.csv", "--out", tmp_path / f"labels.{ending}")

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from dtree.core.names import framed
+from dtree.engine.sharing import SharesClient
 from dtree.variational.estimator import InMemoryDPMixtureVB
 
 _FROM_THE_FIRST = ("variant", "family", "truncation", "alpha")  # parameters that a fit by passes takes by place
@@ -21,7 +22,7 @@ _PIECE_VALUES = 4_000_000  # numbers read at once from rows that are elsewhere
 _NOT_OF_A_RUN = (*_FROM_THE_FIRST, "warm_start", "random_state", "client", "out")
 
 
-class DPMixtureVB(InMemoryDPMixtureVB):
+class DPMixtureVB(SharesClient, InMemoryDPMixtureVB):
     """Dirichlet process mixture by variational inference: the six bounds of Kurihara, Welling & Teh (2007).
 
     Parameters
