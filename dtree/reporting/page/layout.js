@@ -109,11 +109,16 @@ class TreeModel {
   // Words ------------------------------------------------------------------------------------------------------------
   leafName(k) {
     if (this.data.names) return this.data.names[k];
-    return this.data.size ? `leaf ${k}` : `row ${k}`;
+    return this.data.size ? `${this.data.leafWord} ${k}` : `row ${k}`;
   }
   label(k) {
     const rows = `${this.size[k].toLocaleString("en")} rows`;
-    if (!this.isFork(k)) return this.data.names || !this.data.size ? this.leafName(k) : `${this.leafName(k)}: ${rows}`;
+    if (!this.isFork(k) && (this.data.names || !this.data.size)) return this.leafName(k);
+    if (!this.isFork(k) && this.data.rows && this.rowsOf(k).length) { // a leaf of several rows goes by the name of the first
+      const more = this.size[k] - 1;
+      return this.data.rows.names[this.rowsOf(k)[0]] + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "");
+    }
+    if (!this.isFork(k)) return `${this.leafName(k)}: ${rows}`;
     if (this.data.names) return `${this.data.names[this.first[k]]} and ${(this.size[k] - 1).toLocaleString("en")} more`;
     return rows;
   }
