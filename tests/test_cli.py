@@ -276,8 +276,8 @@ def test_many_rows_go_through_the_engine_and_can_be_resumed_and_predicted(tmp_pa
     again = _process("resume", str(run), "--workers", "1", folder=tmp_path)
     assert "12 clusters" in again.stdout
     assert "12 clusters" in _process("info", str(run), folder=tmp_path).stdout
-    refused = _process("predict", str(run), str(data), "--out", str(tmp_path / "labels.csv"), folder=tmp_path, code=2)
-    assert ".zarr folder" in refused.stderr
+    refused = _process("predict", str(run), str(data), "--out", str(tmp_path / "labels.txt"), folder=tmp_path, code=2)
+    assert ".zarr" in refused.stderr
     assert "Traceback" not in refused.stderr
     nothing = _process("resume", str(data), folder=tmp_path, code=2)
     assert "nothing to resume" in nothing.stderr
