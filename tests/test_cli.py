@@ -286,6 +286,9 @@ def test_many_rows_go_through_the_engine_and_can_be_resumed_and_predicted(tmp_pa
     assert "12 clusters" in _process("info", str(run), folder=tmp_path).stdout
     _process("predict", str(run), str(data), "--out", str(tmp_path / "labels.csv"), folder=tmp_path)
     assert len(pandas.read_csv(tmp_path / "labels.csv")) == 12000
+    refused = _process("predict", str(run), str(data), "--out", str(tmp_path / "labels.txt"), folder=tmp_path, code=2)
+    assert ".zarr" in refused.stderr
+    assert "Traceback" not in refused.stderr
     nothing = _process("resume", str(data), folder=tmp_path, code=2)
     assert "nothing to resume" in nothing.stderr
 
