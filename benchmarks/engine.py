@@ -105,23 +105,26 @@ def peak_memory(dask_worker: Any = None) -> int:
 
 
 class Timed(NamedTuple):
-    """A fit whose passes were timed."""
+    """Passes that were timed, the first of a fit left out: in it workers load their kernels."""
 
-    seconds: list[float]  # of each pass but the first, in which workers load their kernels
-    clusters: list[int]  # after each of them: a row is scored against every cluster
-    total: float
+    seconds: list[float]
+    cpu: list[float]  # seconds of all workers together: the machine may be shared, and then only these are comparable
+    clusters: list[int]  # a row is scored against every one
 
 
 def timed_fit(source: Path, out: Path, client: Any, passes: int) -> Timed:
-    """So many passes over the rows, whether or not they still change anything."""
+    """So many passes over the rows, fewer if nothing changes any more."""
     shutil.rmtree(out, ignore_errors=True)
-    began = time.perf_counter()
+    spent = []
+
+    def note(_: Any) -> None:
+        spent.append(sum(client.run(cpu_seconds).values()) if client is not None else cpu_seconds())
+
     result = fit_dataset(
-        source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client
+        source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client, progress=note
     )
-    steps = result.trace[1:] or result.trace
-    total = time.perf_counter() - began
-    return Timed([step.seconds for step in steps], [step.n_clusters for step in steps], total)
+    steps = result.trace[1:]
+    return Timed([step.seconds for step in steps], np.diff(spent).tolist(), [step.n_clusters for step in steps])
 
 
 def growth(folder: Path, sizes: list[int], workers: int, limit: str, passes: int) -> None:
@@ -130,38 +133,36 @@ def growth(folder: Path, sizes: list[int], workers: int, limit: str, passes: int
     The speed of a shared machine drifts over minutes, so the small sizes are measured before and after the largest one.
     """
     allowed = workers * parse_bytes(limit)
-    found: dict[int, list[Timed]] = {n: [] for n in sizes}
+    wall: dict[int, list[float]] = {n: [] for n in sizes}
+    cpu: dict[int, list[float]] = {n: [] for n in sizes}
     peaks = dict.fromkeys(sizes, 0.0)
-    print(f"{workers} workers of {limit}")
+    print(f"{workers} workers of {limit}; ns a row in each pass: wall, CPU of all workers")
     for n in [*sizes, *sizes[-2::-1]]:
         source = folder / f"rows-{n}.zarr"
         write_rows(source, n)
         with cluster_client(n_workers=workers, memory_limit=limit) as client:
-            timed = timed_fit(source, folder / "run", client, 2 * passes if n == sizes[0] else passes)
+            for _ in range(3 if n == sizes[0] else 1):
+                timed = timed_fit(source, folder / "run", client, passes)
+                wall[n] += [1e9 * seconds / n for seconds in timed.seconds]
+                cpu[n] += [1e9 * seconds / n for seconds in timed.cpu]
+                found = zip(timed.seconds, timed.cpu, timed.clusters, strict=True)
+                each = ", ".join(f"{1e9 * a / n:.0f} {1e9 * b / n:.0f} (k={k})" for a, b, k in found)
+                print(f"{n:12,d} rows: {each}", flush=True)
             peaks[n] = max(peaks[n], *(peak / 1e6 for peak in client.run(peak_memory).values()))
-        found[n].append(timed)
-        each = " ".join(f"{1e9 * seconds / n:.0f}" for seconds in timed.seconds)
-        print(
-            f"{n:12,d} rows, {timed.total:.0f} s in all: ns a row in each pass {each}, clusters {timed.clusters}",
-            flush=True,
-        )
-    per_row = {n: [1e9 * seconds / n for timed in found[n] for seconds in timed.seconds] for n in sizes}
     print_table(
         "Growth",
-        ["rows", "data / all workers' memory", "seconds a pass", "ns a row, median", "ns a row, best", "peak of a worker, MB"],
+        ["rows", "data / all workers' memory", "seconds a pass", "ns a row", "best", "CPU ns a row", "peak of a worker, MB"],
         [
             [
-                f"{n:,}", f"{8 * 16 * n / allowed:.1f}", f"{np.median(per_row[n]) * n / 1e9:.2f}",
-                f"{np.median(per_row[n]):.0f}", f"{min(per_row[n]):.0f}", f"{peaks[n]:.0f}",
+                f"{n:,}", f"{8 * 16 * n / allowed:.1f}", f"{np.median(wall[n]) * n / 1e9:.2f}", f"{np.median(wall[n]):.0f}",
+                f"{min(wall[n]):.0f}", f"{np.median(cpu[n]):.0f}", f"{peaks[n]:.0f}",
             ]
             for n in sizes
         ],
     )  # fmt: skip
-    middle = [float(np.median(per_row[n])) for n in sizes]
-    print(
-        f"\nns a row, largest median against smallest: {max(middle) / min(middle):.3f} times; "
-        f"peak memory {peaks[sizes[-1]] / peaks[sizes[0]]:.2f} times"
-    )
+    for name, values in (("wall", wall), ("CPU", cpu)):
+        middle = [float(np.median(values[n])) for n in sizes]
+        print(f"{name}: the largest median is {max(middle) / min(middle):.3f} times the smallest")
     plot_memory(folder / "engine-memory.png", sizes, [peaks[n] for n in sizes], parse_bytes(limit) / 1e6)
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from dtree.cli_arguments import DATA, LABELS_COLUMN, OVERWRITE, RUN, prior_of
+from dtree.cli_bench import bench
 from dtree.cli_cluster import Cluster, cluster_options, face_of, unfinished
 from dtree.cli_console import out, progress_bar, say, with_exit_codes
-from dtree.cli_ddt import ddt, describe_tree, export_tree, is_diffusion
-from dtree.cli_engine import LARGEST_EXACT, demo_large, fit_large, is_large
-from dtree.cli_output import can_draw, check_ending, check_file, draw, print_fit, write_columns, write_linkage
+from dtree.cli_ddt import ddt, describe_tree
+from dtree.cli_demo import demo
+from dtree.cli_engine import fit_large, is_large
+from dtree.cli_export import export
+from dtree.cli_output import print_fit, provenance_of
+from dtree.cli_predict import predict_here
 from dtree.cli_report import report
-from dtree.cli_sample import sample
+from dtree.cli_sample import describe_chains, sample
 from dtree.cli_vb import describe_saved, vb
-
-if TYPE_CHECKING:
-    from dtree.store.rows import Rows
 
 app = typer.Typer(
     name="dtree",
@@ -29,15 +30,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-DataArgument = Annotated[
-    str, typer.Argument(help="Data file: .npy .npz .csv .parquet or .zarr; file.npz:NAME picks an array.")
-]
-RunArgument = Annotated[Path, typer.Argument(help="A run made by 'dtree fit'.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
-LabelsColumnOption = Annotated[
-    str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
-]
 
 
 def main() -> None:
@@ -68,66 +60,8 @@ def _options(
 @app.command()
 @cluster_options
 @with_exit_codes
-def demo(
-    out_: Annotated[Path, typer.Option("--out", help="Where to write the run.")] = Path("dtree-demo.zarr"),
-    rows: Annotated[int, typer.Option(help="How many rows, at least 9; above 10,000 they go through the engine.")] = 54,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up data.")] = 0,
-    overwrite: OverwriteOption = False,
-    *,
-    cluster: Cluster,
-) -> None:
-    """Cluster a small built-in dataset: nine kinds of creature in three orders.
-
-    Writes the run, a picture of the tree (.png) and the data (.csv) to try the other commands on. With many rows it makes
-    a dataset on disk instead and takes it through the whole engine: `dtree demo --rows 5000000 --out large.zarr`.
-
-    Example: `dtree demo --out dtree-demo.zarr`
-    """
-    if rows > LARGEST_EXACT:
-        from dtree.store.run import check_output
-
-        check_output(out_, overwrite=False)
-        demo_large(out_, rows, seed, cluster)
-        return
-    from dtree.datasets import nested_creatures
-    from dtree.estimators import BHC
-    from dtree.hierarchy.purity import dendrogram_purity
-    from dtree.runs import save
-    from dtree.store.run import check_output
-
-    data = nested_creatures(rows, seed)
-    picture, table = out_.with_suffix(".png"), out_.with_suffix(".csv")
-    check_output(out_, overwrite)
-    check_file(picture, overwrite)
-    check_file(table, overwrite)
-    started = time.monotonic()
-    with progress_bar():
-        model = BHC("gaussian-diag").fit(_framed(data.X, data.feature_names))
-    save(
-        model,
-        out_,
-        provenance=_provenance(data.X, "built-in creatures", seed, started),
-        row_names=data.row_names,
-        overwrite=overwrite,
-    )
-    print_fit(model, data.row_names)
-    out().print(
-        f"purity of the tree: {dendrogram_purity(model.tree_, data.kind):.3f} for the nine kinds, "
-        f"{dendrogram_purity(model.tree_, data.order):.3f} for the three orders"
-    )
-    if can_draw():
-        draw(model, data.row_names, picture)
-    measurements = dict(zip(data.feature_names, data.X.T))
-    write_columns(table, {**measurements, "kind": data.kind}, data.row_names)
-    for what, path in (("run", out_), ("picture", picture), ("data", table)):
-        say(f"{what}: {path if path.exists() else 'not drawn, Matplotlib is not installed'}")
-
-
-@app.command()
-@cluster_options
-@with_exit_codes
 def fit(
-    data: DataArgument,
+    data: DATA,
     out_: Annotated[Path, typer.Option("--out", help="The run to make, by custom NAME.zarr.")],
     family: Annotated[
         str, typer.Option(help="What a cluster looks like: gaussian, gaussian-diag, bernoulli, multinomial or poisson.")
@@ -142,8 +76,8 @@ def fit(
         float, typer.Option(help="Trust in the likelihood, above 0 and at most 1; less gives fewer, broader clusters.")
     ] = 1.0,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the random numbers.")] = None,
-    labels_column: LabelsColumnOption = None,
-    overwrite: OverwriteOption = False,
+    labels_column: LABELS_COLUMN = None,
+    overwrite: OVERWRITE = False,
     *,
     cluster: Cluster,
 ) -> None:
@@ -164,16 +98,17 @@ def fit(
                 "a fit in passes does not take --optimize: it chooses the hyperparameters by the evidence of a sample; to learn "
                 "all of them, fit at most 10,000 of the rows with --method exact --optimize"
             )
-        fit_large(data, out_, cluster, family, _prior(prior, alpha), coarsening, seed, method, labels_column)
+        fit_large(data, out_, cluster, family, prior_of(prior, alpha), coarsening, seed, method, labels_column)
         return
     rows = read_rows(data, labels_column=labels_column)
+    from dtree.core.names import framed
     from dtree.estimators import BHC  # only now: a mistake in a file name should not wait for it
     from dtree.hierarchy.purity import dendrogram_purity
     from dtree.runs import save
 
     estimator = BHC(
         family=family,
-        prior=_prior(prior, alpha),
+        prior=prior_of(prior, alpha),
         method="exact" if method == "auto" else method,
         optimize=optimize,
         coarsening=coarsening,
@@ -181,8 +116,8 @@ def fit(
     )
     started = time.monotonic()
     with progress_bar():
-        model = estimator.fit(_framed(rows.X, rows.feature_names))
-    notes = _provenance(rows.X, data, seed, started)
+        model = estimator.fit(framed(rows.X, rows.feature_names))
+    notes = provenance_of(rows.X, data, seed, started)
     if labels_column is not None:
         notes["labels_column"] = labels_column
     save(model, out_, provenance=notes, row_names=rows.row_names, overwrite=overwrite)
@@ -197,13 +132,13 @@ def fit(
 @cluster_options
 @with_exit_codes
 def resume(
-    run: RunArgument,
+    run: RUN,
     *,
     cluster: Cluster,
 ) -> None:
     """Carry on a run in passes that was stopped, killed or cut off; at most one pass is repeated.
 
-    Example: `dtree resume run.zarr`
+    Example: `dtree resume creatures-ddt.zarr` (the example of `dtree ddt` makes that run)
     """
     from dtree.store.run import made_by_passes
 
@@ -215,7 +150,7 @@ def resume(
 
 @app.command()
 @with_exit_codes
-def info(run: RunArgument) -> None:
+def info(run: RUN) -> None:
     """Say what a run holds and where it came from.
 
     Example: `dtree info dtree-demo.zarr`
@@ -234,8 +169,11 @@ def info(run: RunArgument) -> None:
     if notes["kind"] == "dp-mixture-vb":
         describe_saved(model, notes)
         return
-    if is_diffusion(run):
+    if notes["kind"] == "diffusion-tree":
         describe_tree(model, notes.get("row_names"))
+        return
+    if notes["kind"] == "chains":
+        describe_chains(model)
         return
     print_fit(model, notes.get("row_names"))
     facts = {
@@ -257,13 +195,13 @@ def info(run: RunArgument) -> None:
 @cluster_options
 @with_exit_codes
 def predict(
-    run: RunArgument,
-    data: DataArgument,
+    run: RUN,
+    data: DATA,
     out_: Annotated[
         Path, typer.Option("--out", help="labels.csv, labels.npy or labels.npz; .zarr for a run in passes")
     ],
-    labels_column: LabelsColumnOption = None,
-    overwrite: OverwriteOption = False,
+    labels_column: LABELS_COLUMN = None,
+    overwrite: OVERWRITE = False,
     *,
     cluster: Cluster,
 ) -> None:
@@ -279,76 +217,17 @@ def predict(
         known = labels_column or RunFolder(run).attributes.get("labels_column")
         face_of(run).predict_run(run, data, out_, cluster, [known] if known else [], overwrite)
         return
-    from dtree.store.readers import read_rows
+    from dtree.runs import open as open_run
     from dtree.store.run import read_provenance
 
-    check_ending(out_, (".csv", ".npy", ".npz"))
-    check_file(out_, overwrite)
     remembered = read_provenance(run).get("labels_column")
     leave_out = [remembered] if remembered and labels_column is None else []
-    rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
-    from dtree.runs import open as open_run
-
-    model = open_run(run)
-    X = _framed(*_same_features(rows, model))
-    with progress_bar():
-        labels, log_density = model.predict(X), model.score_samples(X)
-    write_columns(out_, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}")
+    predict_here(lambda: open_run(run), data, out_, overwrite, leave_out=leave_out, labels_column=labels_column)
 
 
-@app.command()
-@with_exit_codes
-def export(
-    run: RunArgument,
-    newick: Annotated[Path | None, typer.Option(help="Write the tree as Newick text.")] = None,
-    linkage: Annotated[Path | None, typer.Option(help="Write SciPy's linkage matrix (.npy or .csv).")] = None,
-    labels: Annotated[Path | None, typer.Option(help="Write the cluster of each row (.csv, .npy or .npz).")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the tree (.png, .svg or .pdf).")] = None,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """Write parts of a run in formats that other programs read.
-
-    Example: `dtree export dtree-demo.zarr --newick creatures.nwk --labels creatures.csv`
-    """
-    from dtree.store.commit import file_in_place
-    from dtree.store.run import read_provenance
-
-    wanted = [path for path in (newick, linkage, labels, picture) if path is not None]
-    if not wanted:
-        raise ValueError("nothing to export: give --newick, --linkage, --labels or --picture")
-    if len({path.resolve() for path in wanted}) < len(wanted):
-        raise ValueError("two exports have the same file name")
-    for path, endings in (
-        (linkage, (".npy", ".csv")),
-        (labels, (".csv", ".npy", ".npz")),
-        (picture, (".png", ".svg", ".pdf")),
-    ):
-        if path is not None:
-            check_ending(path, endings)
-    for path in wanted:
-        check_file(path, overwrite)
-    if is_diffusion(run):
-        export_tree(run, newick, linkage, labels, picture)
-        return
-    row_names = read_provenance(run).get("row_names")
-    from dtree.runs import open as open_run
-
-    model = open_run(run)
-    leaf_names = row_names if row_names is not None and len(row_names) == model.tree_.n_leaves else None
-    if newick is not None:
-        with file_in_place(newick) as partial:
-            partial.write_text(model.tree_.to_newick(leaf_names) + "\n", encoding="utf-8")
-    if linkage is not None:
-        write_linkage(linkage, model.tree_.to_linkage())
-    if labels is not None:
-        write_columns(labels, {"label": model.labels_}, row_names)
-    if picture is not None:
-        draw(model, leaf_names, picture)
-    for path in wanted:
-        say(str(path))
-
-
+app.command()(demo)
+app.command()(bench)
+app.command()(export)
 app.command()(report)
 app.command()(cluster_options(with_exit_codes(sample)))
 app.command()(vb)
@@ -358,56 +237,9 @@ app.command()(cluster_options(with_exit_codes(ddt)))
 # What the commands share ---------------------------------------------------------------------------------------------
 
 
-def _prior(name: str, alpha: float | None) -> Any:
-    from dtree.core.priors import PRIORS
-
-    if name not in PRIORS:
-        raise ValueError(f"there is no prior '{name}'; the known ones are {', '.join(PRIORS)}")
-    return name if alpha is None else PRIORS[name](alpha=alpha)  # type: ignore[call-arg]
-
-
 def _has_a_pair(labels: Any) -> bool:
     """Whether two rows share a label, without which the purity of a tree means nothing."""
     return len(set(labels.tolist())) < len(labels)
-
-
-def _framed(X: Any, feature_names: list[str] | None) -> Any:
-    """Dense rows with distinct names as a data frame, which scikit-learn estimators take the names from."""
-    if feature_names is None or hasattr(X, "tocsr") or len(set(feature_names)) < len(feature_names):
-        return X
-    import pandas
-
-    return pandas.DataFrame(X, columns=feature_names, copy=False)
-
-
-def _same_features(rows: Rows, model: Any) -> tuple[Any, list[str] | None]:
-    """The columns of the rows in the order in which the model learned them."""
-    fitted = getattr(model, "feature_names_in_", None)
-    if fitted is None or rows.feature_names is None:
-        if rows.X.shape[1] != model.n_features_in_:
-            raise ValueError(
-                f"{rows.source} has {rows.X.shape[1]} features but the run was fitted to {model.n_features_in_}"
-            )
-        return rows.X, None if fitted is None else list(fitted)
-    missing = [str(name) for name in fitted if name not in rows.feature_names]
-    if missing:
-        from dtree.store.rows import listed
-
-        raise ValueError(f"{rows.source} lacks features that the run was fitted to: {listed(missing)}")
-    return rows.X[:, [rows.feature_names.index(name) for name in fitted]], list(fitted)
-
-
-def _provenance(X: Any, source: str, seed: int | None, started: float) -> dict[str, Any]:
-    from dtree.store.run import fingerprint
-
-    return {
-        "command": " ".join(["dtree", *sys.argv[1:]]),
-        "data": str(source),
-        "data_sha256": fingerprint(X),
-        "data_shape": [int(size) for size in X.shape],
-        "seed": seed,
-        "seconds": round(time.monotonic() - started, 3),
-    }
 
 
 if __name__ == "__main__":

@@ -146,38 +146,3 @@ def step_line(waiting: str, describe: Callable[[Any], str]) -> Iterator[Callable
                 console.print(describe(step), markup=False)
 
         yield show
-
-
-def predict_here(run: Path, data: str, leave_out: list[str], target: Path, overwrite: bool) -> None:
-    """Label rows that fit in memory with a run of any method, into one file."""
-    from dtree.cli_output import check_ending, check_file, write_columns
-
-    check_ending(target, (".zarr", ".csv", ".npy", ".npz"))
-    check_file(target, overwrite)
-    from dtree.engine.methods import open_run
-    from dtree.store.readers import read_rows
-
-    rows = read_rows(data, leave_out=leave_out)
-    model = open_run(run)
-    X = _as_fitted(rows, model)
-    labels, log_density = model.predict(X), model.score_samples(X)
-    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
-
-
-def _as_fitted(rows: Any, model: Any) -> Any:
-    """The features of the rows in the order in which the model learned them, with names for scikit-learn where there are any."""
-    from dtree.core.names import framed
-    from dtree.store.rows import listed
-
-    fitted = getattr(model, "feature_names_in_", None)
-    if fitted is None or rows.feature_names is None:
-        if rows.X.shape[1] != model.n_features_in_:
-            raise ValueError(
-                f"{rows.source} has {rows.X.shape[1]} features but the run was fitted to {model.n_features_in_}"
-            )
-        return framed(rows.X, fitted)
-    missing = [str(name) for name in fitted if name not in rows.feature_names]
-    if missing:
-        raise ValueError(f"{rows.source} lacks features that the run was fitted to: {listed(missing)}")
-    return framed(rows.X[:, [rows.feature_names.index(name) for name in fitted]], fitted)

@@ -12,7 +12,7 @@ import typer
 
 from dtree.cli_cluster import Cluster, stopped
 from dtree.cli_console import err, out, say
-from dtree.cli_output import check_ending, check_file, write_columns, write_linkage
+from dtree.cli_output import check_ending, check_file, write_columns
 
 
 def ddt(
@@ -177,81 +177,6 @@ def describe_tree(model: Any, row_names: list[str] | None) -> None:
         for cluster in np.argsort(-sizes, kind="stable")[:15]:
             members = [row_names[i] for i in np.flatnonzero(model.labels_ == cluster)[:6]]
             say(f"{sizes[cluster]} rows: {', '.join(members)}{', ...' if sizes[cluster] > 6 else ''}")
-
-
-def is_diffusion(run: Path) -> bool:
-    """Whether a run holds a diffusion tree, made in steps or saved."""
-    from dtree.store.run import made_by_passes, read_provenance
-
-    if made_by_passes(run):
-        from dtree.engine.methods import method_of
-
-        return method_of(run) == "diffusion"
-    return bool(read_provenance(run)["kind"] == "diffusion-tree")
-
-
-def export_tree(
-    run: Path, newick: Path | None, linkage: Path | None, labels: Path | None, picture: Path | None
-) -> None:
-    """Write parts of a diffusion-tree run; the caller has checked that the files can be written."""
-    from dtree.runs import open as open_run
-    from dtree.store.commit import file_in_place
-
-    model = open_run(run)
-    names = _row_names(run)
-    leaf_names = names if names is not None and len(names) == model.tree_.n_leaves else None
-    if newick is not None:
-        with file_in_place(newick) as partial:
-            partial.write_text(model.tree_.to_newick(leaf_names) + "\n", encoding="utf-8")
-    if linkage is not None:
-        write_linkage(linkage, model.tree_.to_linkage())
-    if labels is not None:
-        write_columns(labels, {"label": model.labels_}, names)
-    if picture is not None:
-        _draw(model, leaf_names, picture)
-    for path in (newick, linkage, labels, picture):
-        if path is not None:
-            say(str(path))
-
-
-def _row_names(run: Path) -> list[str] | None:
-    from dtree.store.run import made_by_passes, read_provenance
-
-    if made_by_passes(run):
-        from dtree.engine.folder import RunFolder
-
-        return RunFolder(run).attributes.get("row_names")
-    return read_provenance(run).get("row_names")
-
-
-def _draw(model: Any, names: list[str] | None, path: Path) -> None:
-    from dtree.cli_output import can_draw
-
-    if not can_draw():
-        raise ValueError("drawing needs Matplotlib, which is not installed; pip install 'dtree[plot]'")
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-    from scipy.cluster.hierarchy import dendrogram
-
-    from dtree.store.commit import file_in_place
-
-    n = model.tree_.n_leaves
-    figure, axis = pyplot.subplots(figsize=(7, min(max(3.0, 0.22 * n), 60.0)), layout="constrained")
-    linkage = model.tree_.to_linkage()
-    k = model.n_clusters_
-    cut = 0.5 * (linkage[-k, 2] + linkage[1 - k, 2]) if 1 < k < n else (0.0 if k > 1 else 2.0)
-    dendrogram(
-        linkage, labels=names, orientation="left", ax=axis, color_threshold=cut, above_threshold_color="0.5",
-        no_labels=n > 300,
-    )  # fmt: skip
-    axis.set_xlabel("1 - t, the diffusion time that is left")
-    try:
-        with file_in_place(path) as partial:
-            figure.savefig(partial, dpi=150)
-    finally:
-        pyplot.close(figure)
 
 
 @contextmanager

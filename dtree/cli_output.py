@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,20 @@ def print_fit(model: Any, row_names: list[str] | None) -> None:
     out().print(table)
     if len(sizes) > _MOST_CLUSTERS_SHOWN:
         out().print(f"and {len(sizes) - _MOST_CLUSTERS_SHOWN} smaller clusters")
+
+
+def provenance_of(X: Any, source: str, seed: int | None, started: float) -> dict[str, Any]:
+    """What a run remembers of how it was made."""
+    from dtree.store.run import fingerprint
+
+    return {
+        "command": " ".join(["dtree", *sys.argv[1:]]),
+        "data": str(source),
+        "data_sha256": fingerprint(X),
+        "data_shape": [int(size) for size in X.shape],
+        "seed": seed,
+        "seconds": round(time.monotonic() - started, 3),
+    }
 
 
 def check_ending(path: Path, endings: tuple[str, ...]) -> None:

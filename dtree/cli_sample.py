@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from dtree.cli_arguments import prior_of
 from dtree.cli_cluster import Cluster, stopped
-from dtree.cli_console import err, out, progress_bar, say
-from dtree.cli_output import check_ending, check_file, write_columns
+from dtree.cli_console import err, out, say
+from dtree.cli_predict import predict_here
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -78,7 +79,7 @@ def sample(
         ):
             sample_dataset(
                 data_or_run, out_, sampler, chains, draws, warmup=warmup, thin=thin, family=family,
-                prior=_prior(prior, alpha), resample_hyperparameters=not fixed, coarsening=coarsening, seed=seed,
+                prior=prior_of(prior, alpha), resample_hyperparameters=not fixed, coarsening=coarsening, seed=seed,
                 labels_column=labels_column, client=client, progress=show,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -86,15 +87,6 @@ def sample(
             raise
         raise stopped(out_) from None
     _print_result(out_, started)
-
-
-def _prior(name: str | None, alpha: float | None) -> Any:
-    from dtree.core.priors import PRIORS
-    from dtree.hierarchy.defaults import named
-
-    if name is not None:
-        named(PRIORS, name, "prior")
-    return name if alpha is None else PRIORS[name or "dp"](alpha=alpha)  # type: ignore[call-arg]
 
 
 def _family_of(data_or_run: str, family: str | None) -> str:
@@ -175,13 +167,17 @@ def _print_result(run: Path, started: float) -> None:
 
     with err().status("summing up"):
         model = open_run(run)
-    leaves = model.partitions_.shape[2]
+    describe_chains(model, f" ({time.monotonic() - started:.1f} s)")
+    say(f"run: {run}")
+
+
+def describe_chains(model: Any, ending: str = "") -> None:
+    """What fitted chains found, and how well they agree."""
     out().print(
-        f"{leaves:,} leaves: [bold]{model.n_clusters_} clusters[/bold] in the point estimate of "
-        f"{model.chains} chains of {model.draws} draws ({time.monotonic() - started:.1f} s)"
+        f"{model.partitions_.shape[2]:,} leaves: [bold]{model.n_clusters_} clusters[/bold] in the point estimate of "
+        f"{model.chains} chains of {model.draws} draws{ending}"
     )
     _print_summary(model)
-    say(f"run: {run}")
 
 
 def _print_summary(model: Any) -> None:
@@ -248,15 +244,5 @@ def predict_run(
 ) -> None:
     """Labels by the point-estimate partition, log densities averaged over draws."""
     from dtree.engine.chains import open_run
-    from dtree.store.readers import read_rows
 
-    check_ending(target, (".csv", ".npy", ".npz"))
-    check_file(target, overwrite)
-    rows = read_rows(data, leave_out=leave_out)
-    model = open_run(run)
-    if rows.X.shape[1] != model.n_features_in_:
-        raise ValueError(f"{data} has {rows.X.shape[1]} features but the chains saw {model.n_features_in_}")
-    with progress_bar():
-        labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
-    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
+    predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out)

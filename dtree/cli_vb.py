@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_cluster import Cluster, cluster_options, predict_here, step_line, stopped
+from dtree.cli_cluster import Cluster, cluster_options, step_line, stopped
 from dtree.cli_console import err, out, printable, say, with_exit_codes
 from dtree.cli_engine import rows_in
+from dtree.cli_predict import ANY_SIZE, predict_here
 from dtree.store.commit import replacement_of, take_place
 
 _MOST_CLUSTERS_SHOWN = 15
@@ -104,7 +105,9 @@ def predict_run(
 
     opened = VariationalRun(run)
     if target.suffix != ".zarr":
-        predict_here(run, data, leave_out, target, overwrite)
+        from dtree.engine.methods import open_run
+
+        predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out, endings=ANY_SIZE)
         return
     family = opened.model().family.name
     started = time.monotonic()

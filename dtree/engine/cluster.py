@@ -16,6 +16,7 @@ from dtree.core.families import Family
 
 _WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
 _LEAST_BYTES = 400_000_000  # with less it would be ended for its size before it does much
+_PATIENCE = 60.0  # seconds in which a running scheduler must have its first worker
 _ALLOWED_DEATHS = 6  # how often a task's worker may die before the task is given up
 
 
@@ -98,15 +99,21 @@ def cluster_client(
 
 
 def _connected(scheduler: str, tls: Security | None) -> Client:
-    """A client of a running scheduler, or one sentence when it does not answer."""
+    """A client of a running scheduler, or one sentence when it does not answer or nobody works for it."""
     try:
-        return Client(scheduler, security=tls, set_as_default=False)
+        client = Client(scheduler, security=tls, set_as_default=False)
     except (OSError, TimeoutError, TypeError, ValueError) as problem:
         reason = " ".join(str(problem).split())[:120] or type(problem).__name__
         raise ValueError(
             f"no Dask scheduler answers at {scheduler}: is it running, is the address right, and is it reached with TLS exactly "
             f"if it asks for TLS (tls://, with --tls-ca, --tls-cert and --tls-key)? ({reason})"
         ) from None
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError:
+        client.close()
+        raise ValueError(f"the Dask scheduler at {scheduler} has no workers: start some and run this again") from None
+    return client
 
 
 def worker_memory(client: Client | None) -> int | None:

@@ -11,7 +11,9 @@ import numpy as np
 
 from dtree.core.partition import canonical_labels
 from dtree.core.tree import Tree
+from dtree.reporting.shape import Shape
 from dtree.reporting.style import ABOVE_CUT, CLUSTER_COLOURS, INK, colour_of, new_axes, quiet_axes
+from dtree.reporting.subject import subject_of
 
 _FEW_TIPS = 8
 _LARGEST_NAMED = 100  # tips that still get a readable name
@@ -39,12 +41,14 @@ def plot_tree(
     """Draw a tree from left (root) to right (leaves), every cluster in its colour.
 
     A fork stands at its log d, the log odds against its rows being one cluster, on a scale that is linear near zero and
-    logarithmic beyond; the dotted line is even odds, where the tree is cut by default. A tree with more than `max_leaves`
-    leaves is drawn down to its clusters, each a triangle that says how many rows it holds.
+    logarithmic beyond; the dotted line is even odds, where the tree is cut by default. The forks of a diffusion tree stand
+    at the time that was left when they parted. Chains and variational mixtures have no tree of their own: the one over
+    their clusters is drawn. A tree with more than `max_leaves` leaves is drawn down to its clusters, each a triangle that
+    says how many rows it holds.
 
     Parameters
     ----------
-    tree_or_model : a Tree, or a fitted model with `tree_` and `labels_`.
+    tree_or_model : a Tree, or a fitted model of any kind.
     ax : Matplotlib axes; a new figure of fitting size when None.
     names : (m,) names of the leaves; those the model was fitted with when None.
     labels : (m,) cluster of each leaf; the model's own, or the tree cut at 1/2, when None.
@@ -59,133 +63,108 @@ def plot_tree(
     >>> [text.get_text() for text in plot_tree(tree, names=["ash", "box", "cat"]).get_yticklabels()]
     ['ash', 'box', 'cat']
     """
-    tree, labels = _tree_and_labels(tree_or_model, labels)
-    if names is None:
-        remembered = getattr(tree_or_model, "row_names_", None)
-        names = remembered if remembered is not None and len(remembered) == tree.n_leaves else None
-    elif len(names) != tree.n_leaves:
-        raise ValueError(f"there are {len(names)} names but {tree.n_leaves} leaves")
+    shape, leaf_cluster, leaf_names = _what_to_draw(tree_or_model)
+    if labels is not None:
+        leaf_cluster = np.asarray(labels)
+        if leaf_cluster.shape != (shape.n_leaves,):
+            raise ValueError(f"there are {leaf_cluster.size} labels but {shape.n_leaves} leaves")
+    if names is not None and len(names) != shape.n_leaves:
+        raise ValueError(f"there are {len(names)} names but {shape.n_leaves} leaves")
     if max_leaves < 2:
         raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
-    cluster = _node_clusters(tree, labels)
-    drawing = _lay_out(tree, cluster, max_leaves)
+    cluster = shape.clusters_of_nodes(canonical_labels(leaf_cluster))
+    drawing = _lay_out(shape, cluster, max_leaves)
     if ax is None:
         ax = new_axes(8.0, 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED))
     colour = [colour_of(int(c)) for c in cluster]
-    _draw_branches(ax, tree, drawing, colour)
-    _draw_collapsed(ax, tree, drawing, colour)
-    _finish_tree_axes(ax, tree, drawing, colour, names)
-    clusters = len(np.unique(labels))
+    _draw_branches(ax, shape, drawing, colour)
+    _draw_collapsed(ax, shape, drawing, colour)
+    _finish_tree_axes(ax, shape, drawing, colour, leaf_names if names is None else names)
+    clusters = len(np.unique(leaf_cluster))
     if title is None:
-        title = f"{tree.size[-1]:,} rows, {clusters:,} cluster{'s' if clusters != 1 else ''}"
+        title = f"{shape.size[-1]:,} rows, {clusters:,} cluster{'s' if clusters != 1 else ''}"
     ax.set_title(title, loc="left", fontsize=11, color=INK)
     return ax
 
 
-def _tree_and_labels(tree_or_model: Any, labels: Any) -> tuple[Tree, np.ndarray]:
-    tree = getattr(tree_or_model, "tree_", tree_or_model)
-    if not isinstance(tree, Tree):
+def _what_to_draw(tree_or_model: Any) -> tuple[Shape, np.ndarray, Sequence[str] | None]:
+    """Shape, cluster (m,) and, where they are known, names (m,) of the leaves."""
+    if not isinstance(tree_or_model, Tree) and not hasattr(tree_or_model, "get_params"):
         raise ValueError(f"plot_tree needs a Tree or a fitted model, not a {type(tree_or_model).__name__}")
-    if labels is None:
-        fitted = getattr(tree_or_model, "labels_", None)
-        labels = fitted if fitted is not None and len(fitted) == tree.n_leaves else tree.cut()
-    labels = np.asarray(labels)
-    if labels.shape != (tree.n_leaves,):
-        raise ValueError(f"there are {labels.size} labels but {tree.n_leaves} leaves")
-    return tree, labels
+    subject = subject_of(tree_or_model)
+    remembered = getattr(tree_or_model, "row_names_", None)
+    if remembered is not None and subject.row_leaf is not None and len(remembered) == subject.row_leaf.shape[0]:
+        subject.row_names = [str(name) for name in remembered]
+    return subject.shape, subject.leaf_cluster, subject.leaf_names()
 
 
-def _heights(tree: Tree) -> np.ndarray:
-    """log d (m-1,) of the merges, pushed down where a node is more probable than its child, as in `to_linkage`."""
-    m = tree.n_leaves
-    height = tree.log_d.copy()
-    for node in range(2 * m - 2, m - 1, -1):
-        for child in _children(tree, node):
-            if child >= m:
-                height[child - m] = min(height[child - m], height[node - m])
-    return height
-
-
-def _lay_out(tree: Tree, cluster: np.ndarray, max_leaves: int) -> _Drawing:
-    m = tree.n_leaves
-    merges = _heights(tree)
-    opened = set(range(m, 2 * m - 1)) if m <= max_leaves else _opened(tree, merges, cluster, max_leaves)
+def _lay_out(shape: Shape, cluster: np.ndarray, max_leaves: int) -> _Drawing:
+    m, merges = shape.n_leaves, shape.height
+    opened = set(range(m, 2 * m - 1)) if m <= max_leaves else _opened(shape, cluster, max_leaves)
     tips: list[int] = []
     stack = [2 * m - 2]
     while stack:
         node = stack.pop()
         if node in opened:
             # The larger child on top makes the picture independent of which child is called left.
-            stack.extend(sorted(_children(tree, node), key=lambda k: (tree.size[k], -k)))
+            stack.extend(sorted(_children(shape, node), key=lambda k: (shape.size[k], -k)))
         else:
             tips.append(node)
     place = {node: float(position) for position, node in enumerate(tips)}
     for node in sorted(opened):
-        place[node] = 0.5 * sum(place[child] for child in _children(tree, node))
+        place[node] = 0.5 * sum(place[child] for child in _children(shape, node))
     drawn = [merges[node - m] for node in place if node >= m]
-    foot = min(0.0, *drawn, 0.0) * 1.6 - 0.6
+    foot = 0.0 if shape.scale == "time" else min(0.0, *drawn, 0.0) * 1.6 - 0.6
     return _Drawing(sorted(opened), tips, place, np.concatenate([np.full(m, foot), merges]), foot)
 
 
-def _opened(tree: Tree, merges: np.ndarray, cluster: np.ndarray, max_leaves: int) -> set[int]:
+def _opened(shape: Shape, cluster: np.ndarray, max_leaves: int) -> set[int]:
     """Which forks to draw of a tree with too many: those above the clusters, highest first.
 
     When that leaves only a few tips, the largest clusters are opened too.
     """
-    m = tree.n_leaves
-
+    m, merges = shape.n_leaves, shape.height
     opened: set[int] = set()
     above = [(-merges[-1], -(2 * m - 2))] if cluster[-1] < 0 else []
-    inside = [(-int(tree.size[-1]), -(2 * m - 2))] if cluster[-1] >= 0 else []
+    inside = [(-int(shape.size[-1]), -(2 * m - 2))] if cluster[-1] >= 0 else []
     while above and len(opened) + 1 < max_leaves:
         node = -heapq.heappop(above)[1]
         opened.add(node)
-        for child in _children(tree, node):
+        for child in _children(shape, node):
             if child >= m and cluster[child] < 0:
                 heapq.heappush(above, (-merges[child - m], -child))
             elif child >= m:
-                heapq.heappush(inside, (-int(tree.size[child]), -child))
+                heapq.heappush(inside, (-int(shape.size[child]), -child))
     while inside and len(opened) + 1 < min(max_leaves, _FEW_TIPS):
         node = -heapq.heappop(inside)[1]
         opened.add(node)
-        for child in _children(tree, node):
+        for child in _children(shape, node):
             if child >= m:
-                heapq.heappush(inside, (-int(tree.size[child]), -child))
+                heapq.heappush(inside, (-int(shape.size[child]), -child))
     return opened
 
 
-def _children(tree: Tree, node: int) -> tuple[int, int]:
-    return int(tree.left[node - tree.n_leaves]), int(tree.right[node - tree.n_leaves])
+def _children(shape: Shape, node: int) -> tuple[int, int]:
+    return int(shape.left[node - shape.n_leaves]), int(shape.right[node - shape.n_leaves])
 
 
-def _node_clusters(tree: Tree, labels: np.ndarray) -> np.ndarray:
-    """The cluster (2m-1,) that holds all leaves below a node, numbered by first appearance, or -1."""
-    m = tree.n_leaves
-    cluster = np.full(2 * m - 1, -1, dtype=np.int64)
-    cluster[:m] = canonical_labels(labels)
-    for i in range(m - 1):
-        a, b = cluster[tree.left[i]], cluster[tree.right[i]]
-        cluster[m + i] = a if a == b else -1
-    return cluster
-
-
-def _draw_branches(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str]) -> None:
+def _draw_branches(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str]) -> None:
     from matplotlib.collections import LineCollection
 
     segments, colours = [], []
     for node in drawing.opened:
         x, at = drawing.height[node], drawing.place[node]
-        for child in _children(tree, node):
+        for child in _children(shape, node):
             there = drawing.place[child]
             segments.append([(x, at), (x, there), (drawing.height[child], there)])
             colours.append(colour[child] if colour[node] == ABOVE_CUT else colour[node])
     ax.add_collection(LineCollection(segments, colors=colours, linewidths=1.5, capstyle="round", joinstyle="round"))
 
 
-def _draw_collapsed(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str]) -> None:
+def _draw_collapsed(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str]) -> None:
     from matplotlib.collections import PolyCollection
 
-    closed = [node for node in drawing.tips if node >= tree.n_leaves]
+    closed = [node for node in drawing.tips if node >= shape.n_leaves]
     corners = [
         [
             (drawing.height[node], drawing.place[node]),
@@ -199,19 +178,24 @@ def _draw_collapsed(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str]) -
     )
 
 
-def _finish_tree_axes(ax: Any, tree: Tree, drawing: _Drawing, colour: list[str], names: Sequence[str] | None) -> None:
-    top = max(1.0, *(drawing.height[node] for node in drawing.place)) * 1.15
-    ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
-    ax.set_xlim(top, drawing.foot)
-    ticks = _decades(drawing.foot, top)
-    ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
-    ax.xaxis.set_minor_locator(_no_ticks())
-    ax.set_xlabel("log odds against one cluster", fontsize=9, color=INK)
-    ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
+def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], names: Sequence[str] | None) -> None:
+    if shape.scale == "time":
+        ax.set_xlim(1.02 * max(drawing.height[node] for node in drawing.place) if len(drawing.place) > 1 else 1.0, 0.0)
+        ax.set_xlabel("diffusion time that was left", fontsize=9, color=INK)
+    else:
+        top = max(1.0, *(drawing.height[node] for node in drawing.place)) * 1.15
+        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        ax.set_xlim(top, drawing.foot)
+        ticks = _decades(drawing.foot, top)
+        ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
+        ax.xaxis.set_minor_locator(_no_ticks())
+        ax.set_xlabel("log odds against one cluster", fontsize=9, color=INK)
+        ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
     ax.set_ylim(len(drawing.tips) - 0.4, -0.6)
     ax.yaxis.tick_right()
     if len(drawing.tips) <= _LARGEST_NAMED:
-        ax.set_yticks(range(len(drawing.tips)), [_tip_text(tree, node, names) for node in drawing.tips], fontsize=8)
+        texts = [_tip_text(shape, node, names) for node in drawing.tips]
+        ax.set_yticks(range(len(texts)), texts, fontsize=8)
         for text, node in zip(ax.get_yticklabels(), drawing.tips):
             text.set_color(colour[node] if colour[node] != ABOVE_CUT else INK)
     else:
@@ -235,15 +219,15 @@ def _no_ticks() -> Any:
     return NullLocator()
 
 
-def _tip_text(tree: Tree, node: int, names: Sequence[str] | None) -> str:
-    if node >= tree.n_leaves:
+def _tip_text(shape: Shape, node: int, names: Sequence[str] | None) -> str:
+    if node >= shape.n_leaves:
         if names is None:
-            return f"{tree.size[node]:,} rows"
-        first = str(names[tree.leaves_below(node)[0]])
-        return f"{first} and {tree.size[node] - tree.size[tree.leaves_below(node)[0]]:,} more"
+            return f"{shape.size[node]:,} rows"
+        first = shape.first_leaf(node)
+        return f"{names[first]} and {shape.size[node] - shape.size[first]:,} more"
     if names is not None:
         return str(names[node])
-    return str(node) if tree.size[node] == 1 else f"{tree.size[node]:,} rows"
+    return str(node) if shape.size[node] == 1 else f"{shape.size[node]:,} rows"
 
 
 def plot_coarsening_path(path: Any, ax: Any = None) -> Any:

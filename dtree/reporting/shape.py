@@ -68,6 +68,17 @@ class Shape:
         order[start[:m]] = np.arange(m)
         return order, start, start + below
 
+    def first_leaf(self, node: int) -> int:
+        """The leaf with the smallest number below a node."""
+        waiting, first = [node], self.n_leaves
+        while waiting:
+            at = waiting.pop()
+            if at < self.n_leaves:
+                first = min(first, at)
+            else:
+                waiting += [int(self.left[at - self.n_leaves]), int(self.right[at - self.n_leaves])]
+        return first
+
     def clusters_of_nodes(self, leaf_cluster: np.ndarray) -> np.ndarray:
         """The cluster (2m-1,) that all leaves below a node belong to, or -1."""
         m = self.n_leaves

@@ -6,8 +6,9 @@ import os
 
 import dask
 import pytest
-from distributed import Security
+from distributed import Client, LocalCluster, Security
 
+from dtree.engine import cluster, execute
 from dtree.engine.cluster import cluster_client, local_size, security, worker_memory
 from dtree.engine.execute import OnCluster, executor
 
@@ -37,6 +38,31 @@ def test_a_plain_client_of_a_tls_scheduler_and_one_of_nobody_get_a_sentence():
                 cluster_client(scheduler=address),
             ):
                 pass
+
+
+def test_a_scheduler_without_workers_gets_a_sentence(monkeypatch):
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.2)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0", protocol="tcp://") as idle,
+        pytest.raises(ValueError, match="has no workers: start some"),
+        cluster_client(scheduler=idle.scheduler_address),
+    ):
+        pass
+
+
+def test_a_run_whose_workers_are_all_gone_ends_with_a_sentence(monkeypatch):
+    monkeypatch.setattr(execute, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(execute, "_ALONE", 0.3)
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as idle,
+        Client(idle, set_as_default=False) as client,
+    ):
+        for act in (
+            lambda: OnCluster(client).run(abs, [(1,)]),
+            lambda: OnCluster(client).map_reduce(abs, [(1,)], sum),
+        ):
+            with pytest.raises(RuntimeError, match="there have been no workers for"):
+                act()
 
 
 def test_sizes_and_sentences(tmp_path):
