@@ -165,17 +165,20 @@ def draw(out: Path, found: dict[str, tuple[list[int], list[Any]]]) -> None:
     ):
         figure, axes = plt.subplots(2, 3, figsize=(13, 7), layout="constrained")
         for axis, (name, (sizes, results)) in zip(axes.ravel(), found.items()):
-            for key in results[0][which]:
+            for number, key in enumerate(("bhc", "alternative", "nested", "exact", *VARIANTS)):
+                if key not in results[0][which]:
+                    continue
                 values = [result[which][key] for result in results]
                 base = np.array([result[0]["bhc"][0] for result in results]) if which == 0 else 0.0
                 mean = np.array([value.mean() for value in values]) - base
                 spread = [value.std() / (1.0 if which == 0 else np.sqrt(len(value))) for value in values]
-                style = "k--" if key == "exact" else "o-" if key in ("bhc", "alternative", "nested") else ".:"
-                axis.errorbar(sizes, mean, yerr=spread, fmt=style, label=key, capsize=2)
+                style = "--" if key == "exact" else "o-" if key in ("bhc", "alternative", "nested") else ".:"
+                axis.errorbar(sizes, mean, yerr=spread, fmt=style, label=key, capsize=2, color=f"C{number}")
             axis.set(title=name, xlabel="rows", ylabel=title)
             axis.grid(alpha=0.3)
-        axes[0, 0].legend(fontsize=7)
-        figure.savefig(out / file, dpi=75)
+        handles, names = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8)
+        figure.savefig(out / file, dpi=65)
         print(out / file)
 
 
