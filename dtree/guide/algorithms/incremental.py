@@ -5,9 +5,10 @@ children l and r, the three distances d(l, r), d(l, row) and d(r, row) are compa
 otherwise it goes down into the child that it is closer to. Then potentials are updated up to the root, and where a node has come to
 d > 1 the tree is split there and the pieces are inserted again.
 
-**Where it differs.** The text says that the row is inserted into the right tree when the left one is closer; the smallest d is meant. Trees grown
-by insertion degenerate into chains when rows come in an unlucky order, and cost grows with depth; dtree turns subtrees over when that does not
-lower the evidence (`balanced`, the default), so that the cost of a row stays flat over a million of them.
+**Where it differs.** The text says that the row is inserted into the right tree when the left one is closer; the smallest d is meant. Inside a
+homogeneous cluster the printed rule puts most rows near the top, so trees grow into chains and an update costs as much as the cluster is
+large. By default (`balanced=True`) a subtree that has become too deep for its number of leaves is rebuilt: what hangs off its longest path
+stays whole, the path becomes a balanced tree over it. A row then costs O(k + log n). `balanced=False` gives the paper's trees exactly.
 
 `IncrementalBHC.partial_fit` inserts more rows at any time; the hyperparameters are those chosen on the first rows. `tree_` joins the
 forest into one tree, greedily over its roots.
