@@ -55,7 +55,7 @@ class Setting:
 
 @dataclass
 class Experiment:
-    """One table or figure of a paper; `run` returns rows and the name of a picture in `Setting.pictures`, or None."""
+    """One table or figure of a paper; `run` returns rows and names of pictures in `Setting.pictures` with spaces between, or None."""
 
     key: str
     where: str
