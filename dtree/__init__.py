@@ -16,13 +16,13 @@ _HOME = {
     "BayesKMeansBHC": "dtree.engine.estimators",
     "Bernoulli": "dtree.core.families",
     "DiagonalGaussian": "dtree.core.families",
-    "DPMixtureMCMC": "dtree.mcmc.estimator",
-    "DPMixtureVB": "dtree.variational.estimator",
+    "DPMixtureMCMC": "dtree.engine.chain_estimator",
+    "DPMixtureVB": "dtree.engine.variational_estimator",
     "DiffusionTree": "dtree.diffusion.estimator",
     "DirichletProcess": "dtree.core.priors",
     "Gaussian": "dtree.core.families",
     "GeneralizedGamma": "dtree.core.priors",
-    "IncrementalBHC": "dtree.hierarchy.incremental_estimator",
+    "IncrementalBHC": "dtree.engine.incremental_estimator",
     "Multinomial": "dtree.core.families",
     "Poisson": "dtree.core.families",
     "Tree": "dtree.core.tree",
@@ -54,14 +54,15 @@ if TYPE_CHECKING:
     from dtree.core.priors import GeneralizedGamma as GeneralizedGamma
     from dtree.core.tree import Tree as Tree
     from dtree.diffusion.estimator import DiffusionTree as DiffusionTree
+    from dtree.engine.chain_estimator import DPMixtureMCMC as DPMixtureMCMC
     from dtree.engine.estimators import BayesKMeans as BayesKMeans
     from dtree.engine.estimators import BayesKMeansBHC as BayesKMeansBHC
+    from dtree.engine.incremental_estimator import IncrementalBHC as IncrementalBHC
+    from dtree.engine.variational_estimator import DPMixtureVB as DPMixtureVB
     from dtree.estimators import BHC as BHC
     from dtree.evidence import evidence_bounds as evidence_bounds
     from dtree.evidence import exact_log_evidence as exact_log_evidence
-    from dtree.hierarchy.incremental_estimator import IncrementalBHC as IncrementalBHC
     from dtree.hierarchy.purity import dendrogram_purity as dendrogram_purity
-    from dtree.mcmc.estimator import DPMixtureMCMC as DPMixtureMCMC
     from dtree.reporting.html import report as report
     from dtree.reporting.plots import plot_coarsening_path as plot_coarsening_path
     from dtree.reporting.plots import plot_tree as plot_tree
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from dtree.reporting.plots_runs import plot_traces as plot_traces
     from dtree.runs import open as open
     from dtree.runs import save as save
-    from dtree.variational.estimator import DPMixtureVB as DPMixtureVB
 
 
 def __getattr__(name: str) -> Any:

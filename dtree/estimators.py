@@ -15,6 +15,8 @@ from dtree.core.model import Model
 from dtree.core.names import take_names
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
+from dtree.engine.inputs import in_memory
+from dtree.engine.sharing import SharesClient
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.defaults import choose_model, named
 from dtree.hierarchy.hyperparameters import learn, log_bound
@@ -39,7 +41,7 @@ def family_class(family: str | Family) -> type[Family]:
 def rows_for(estimator: Any, X: Any, reset: bool) -> Any:
     """X checked for the estimator's family: float64 rows or CSR; names and number of features remembered or compared."""
     kind = family_class(estimator.family)
-    X, row_names, feature_names = take_names(X)
+    X, row_names, feature_names = take_names(in_memory(X))
     rows = as_rows(X, accept_sparse=kind.accepts_sparse)
     if feature_names is not None:
         import pandas
@@ -66,7 +68,7 @@ def informative_columns(rows: Any, family: str | Family) -> np.ndarray:
     return every[varying] if varying.any() else every
 
 
-class BHC(ClusterMixin, BaseEstimator):
+class BHC(SharesClient, ClusterMixin, BaseEstimator):
     """Bayesian hierarchical clustering [HG05]: the number of clusters, the tree above them, and how sure it is.
 
     Parameters
@@ -81,6 +83,7 @@ class BHC(ClusterMixin, BaseEstimator):
     cut : probability above which a node is one cluster.
     subset : how many rows the randomised method clusters exactly at a time.
     random_state : used by the randomised method only.
+    client : a `distributed.Client` whose workers score the pairs of rows of the exact method; the tree is the same.
 
     Attributes
     ----------
@@ -112,6 +115,7 @@ class BHC(ClusterMixin, BaseEstimator):
         cut: float = 0.5,
         subset: int = 500,
         random_state: int | None = None,
+        client: Any = None,
     ) -> None:
         self.family = family
         self.prior = prior
@@ -121,9 +125,13 @@ class BHC(ClusterMixin, BaseEstimator):
         self.cut = cut
         self.subset = subset
         self.random_state = random_state
+        self.client = client
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Build the tree over the rows of X (n, d); a row of weight w (a whole number) stands for w equal rows."""
+        """Build the tree over the rows of X (n, d); a row of weight w (a whole number) stands for w equal rows.
+
+        X is an array, a sparse matrix, a data frame, a Dask collection or the path of a data file; it must fit in memory.
+        """
         if self.method not in METHODS:
             raise ValueError(f"unknown method {self.method!r}: choose one of {', '.join(METHODS)}")
         if self.subset < 2:
@@ -155,8 +163,15 @@ class BHC(ClusterMixin, BaseEstimator):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             tree = build_randomized_tree(model, atoms, rows, np.random.default_rng(seed), self.subset)
         elif not self.optimize:
-            tree = build_tree(model, atoms)
+            tree = self._exact_tree(model, atoms)
         self._set_tree(model, tree, atoms)
+
+    def _exact_tree(self, model: Model, atoms: np.ndarray) -> Tree:
+        if self.client is None:
+            return build_tree(model, atoms)
+        from dtree.engine.blocks import tree_on_workers  # dask is loaded only when it is asked for
+
+        return tree_on_workers(self.client, model, atoms)
 
     def _set_tree(self, model: Model, tree: Tree, atoms: np.ndarray) -> None:
         """Everything that follows from a model, its atoms and their tree."""

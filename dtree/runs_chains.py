@@ -33,12 +33,14 @@ def _take_apart(model: Any) -> Contents:
     parameters = {
         name: None if isinstance(value, np.random.RandomState | np.random.Generator) else value
         for name, value in model.get_params(deep=False).items()
+        if name not in ("client", "out")  # a connection, and where another run lies
     }
     fitted = {
         "family_": model.family_,
         "prior_": model.prior_,
         "n_features_in_": model.n_features_in_,
         "feature_names_in_": getattr(model, "feature_names_in_", None),
+        "row_names_": getattr(model, "row_names_", None),
         "seed": model._seed,
         "warmup": model._warmup,
         "scalars": scalars,
@@ -51,7 +53,7 @@ def _take_apart(model: Any) -> Contents:
 
 def _put_together(contents: Contents) -> Any:
     from dtree.core.model import Model
-    from dtree.mcmc.estimator import DPMixtureMCMC
+    from dtree.engine.chain_estimator import DPMixtureMCMC
     from dtree.mcmc.run import Draws
 
     arrays = contents.arrays
@@ -69,8 +71,9 @@ def _put_together(contents: Contents) -> Any:
     chains = arrays["chains/labels"].shape[0]
     model._seed, model._warmup = fitted["seed"], fitted["warmup"]
     model.n_features_in_, model.columns_ = fitted["n_features_in_"], arrays["statistics/columns"]
-    if fitted["feature_names_in_"] is not None:
-        model.feature_names_in_ = np.asarray(fitted["feature_names_in_"], dtype=object)
+    for name in ("feature_names_in_", "row_names_"):
+        if fitted.get(name) is not None:
+            setattr(model, name, np.asarray(fitted[name], dtype=object))
     results = []
     for chain in range(chains):
         draws = Draws(arrays["chains/labels"][chain], *(arrays[f"chains/{name}"][chain] for name in _NUMBERS))

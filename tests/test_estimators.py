@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from scipy.integrate import quad
 from scipy.stats import ortho_group
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -182,3 +183,27 @@ def test_coarsening_one_is_exact_bayes_and_less_merges_more():
 def test_bad_parameters_get_a_sentence(build, sentence):
     with pytest.raises(ValueError, match=sentence):
         build()
+
+
+def test_paths_and_dask_collections_are_read_with_their_names(tmp_path):
+    dask_array = pytest.importorskip("dask.array")
+    X = load_iris().data[::3]
+    (tmp_path / "flowers.csv").write_text(
+        "name,a,b,c,d\n" + "".join(f"f{i},{','.join(map(str, row))}\n" for i, row in enumerate(X))
+    )
+    here = BHC("gaussian-diag").fit(X)
+    from_file = BHC("gaussian-diag").fit(tmp_path / "flowers.csv")
+    assert _same_tree(here, from_file)
+    assert from_file.row_names_[:2].tolist() == ["f0", "f1"]
+    assert from_file.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert np.array_equal(from_file.predict(str(tmp_path / "flowers.csv")), from_file.labels_)
+    assert _same_tree(here, BHC("gaussian-diag").fit(dask_array.from_array(X, chunks=20)))
+
+
+def test_workers_build_the_same_tree():
+    from dtree.engine.cluster import cluster_client
+
+    X = load_iris().data
+    here = BHC("gaussian-diag").fit(X)
+    with cluster_client(n_workers=2, processes=False, warm=False) as client:
+        assert _same_tree(here, clone(BHC("gaussian-diag", client=client)).fit(X))

@@ -27,6 +27,8 @@ def take_names(X: Any) -> Named:
     >>> take_names([[1.0], [2.0]]).row_names is None
     True
     """
+    if isinstance(X, Named):
+        return X
     if hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "X"):
         return Named(X.X, _texts(X.obs_names), _texts(X.var_names))
     index = getattr(X, "index", None)

@@ -17,15 +17,18 @@ from distributed import Client
 
 from dtree.core.families import Family
 from dtree.core.model import Model
+from dtree.core.names import Named, take_names
 from dtree.core.priors import PRIORS, Prior
+from dtree.engine.chain_estimator import DPMixtureMCMC
 from dtree.engine.chain_folder import ChainRun, ChainStatus
 from dtree.engine.execute import executor
 from dtree.engine.folder import write_array
+from dtree.engine.inputs import _distinct, in_memory
 from dtree.engine.tasks import with_room
 from dtree.hierarchy.defaults import named
-from dtree.mcmc.estimator import DPMixtureMCMC
+from dtree.mcmc.estimator import InMemoryDPMixtureMCMC
 from dtree.mcmc.problem import Problem
-from dtree.mcmc.run import begin_chain, run_chain
+from dtree.mcmc.run import Checkpoint, Draws, begin_chain, run_chain
 from dtree.store.readers import read_rows
 from dtree.store.run import made_by_passes
 
@@ -79,7 +82,7 @@ def sample_dataset(
     out = Path(out)
     if (out / "zarr.json").exists():
         raise ValueError(f"{out} already holds a run: resume it, or choose another folder")
-    estimator = DPMixtureMCMC(
+    estimator = InMemoryDPMixtureMCMC(
         sampler, family or "gaussian", prior or "dp", chains=chains, draws=draws, warmup=warmup, thin=thin,
         resample_hyperparameters=resample_hyperparameters, coarsening=1.0 if coarsening is None else coarsening,
         loss=loss, random_state=seed,
@@ -89,35 +92,55 @@ def sample_dataset(
         origin = _prepare_from_run(estimator, Path(data_or_run), family, prior, coarsening)
     else:
         origin = _prepare_from_rows(estimator, data_or_run, labels_column)
-    settings = {name: getattr(estimator, name) for name in _SETTINGS}
     # Names are kept as they were given; objects come back with the model.
-    settings |= {name: value for name, value in (("family", family), ("prior", prior)) if isinstance(value, str)}
+    names = {name: value for name, value in (("family", family), ("prior", prior)) if isinstance(value, str)}
+    return _carry_on(_new_run(out, estimator, origin, names, block_draws), client, progress)
+
+
+def run_chains(estimator: DPMixtureMCMC, out: Path, client: Client | None) -> list[tuple[Draws, Checkpoint]]:
+    """Run the chains of an estimator whose leaves are prepared into the new folder `out`; what each drew, and where it stopped."""
+    names = {name: value for name in ("family", "prior") if isinstance(value := getattr(estimator, name), str)}
+    origin = {"data": "an array", "leaves": "rows", "labels_column": None}
+    return _results(ChainRun(_carry_on(_new_run(out, estimator, origin, names), client, None)))
+
+
+def _new_run(
+    out: Path,
+    estimator: InMemoryDPMixtureMCMC,
+    origin: dict[str, Any],
+    names: dict[str, str],
+    block_draws: int | None = None,
+) -> ChainRun:
+    settings = {name: getattr(estimator, name) for name in _SETTINGS}
+    seed = estimator.random_state if isinstance(estimator.random_state, int) else None
     run = ChainRun.create(
         out,
         "chains",
         {
             **origin,
-            "settings": {**settings, "warmup": warmup, "random_state": seed},
+            "settings": {**settings, **names, "warmup": estimator.warmup, "random_state": seed},
             "warmup": estimator._warmup,
             "seed": estimator._seed,
-            "block_draws": block_draws or _draws_per_block(estimator.atoms_.shape[0], draws),
+            "block_draws": block_draws or _draws_per_block(estimator.atoms_.shape[0], estimator.draws),
             "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
             "command": sys.argv,
             "prepared": False,
         },
     )
     with_room(lambda: _write_problem(run, estimator), str(out))
-    return _carry_on(run, client, progress)
+    return run
 
 
-def _prepare_from_rows(estimator: DPMixtureMCMC, data: Any, labels_column: str | None) -> dict[str, Any]:
+def _prepare_from_rows(estimator: InMemoryDPMixtureMCMC, data: Any, labels_column: str | None) -> dict[str, Any]:
     source = "an array"
     if isinstance(data, str | os.PathLike):
         rows = read_rows(str(data), labels_column=labels_column)
-        source, data = str(data), rows.X
-    if data.shape[0] > MOST_LEAVES:
+        source, data = str(data), Named(rows.X, _distinct(rows.row_names, False), _distinct(rows.feature_names, True))
+    else:
+        data = take_names(in_memory(data))
+    if data.X.shape[0] > MOST_LEAVES:
         raise ValueError(
-            f"{data.shape[0]:,} rows are too many leaves for a chain (at most {MOST_LEAVES:,}): reduce them first with "
+            f"{data.X.shape[0]:,} rows are too many leaves for a chain (at most {MOST_LEAVES:,}): reduce them first with "
             "'dtree fit --method bayes-kmeans' and sample over the clusters of that run"
         )
     estimator._prepare(data)
@@ -125,7 +148,7 @@ def _prepare_from_rows(estimator: DPMixtureMCMC, data: Any, labels_column: str |
 
 
 def _prepare_from_run(
-    estimator: DPMixtureMCMC, path: Path, family: Any, prior: str | Prior | None, coarsening: float | None
+    estimator: InMemoryDPMixtureMCMC, path: Path, family: Any, prior: str | Prior | None, coarsening: float | None
 ) -> dict[str, Any]:
     """The clusters of a finished run in passes as atoms."""
     from dtree.engine.methods import method_of
@@ -152,14 +175,17 @@ def _prepare_from_run(
     return {"data": str(path.resolve()), "leaves": "clusters", "labels_column": None}
 
 
-def _write_problem(run: ChainRun, estimator: DPMixtureMCMC) -> None:
+def _write_problem(run: ChainRun, estimator: InMemoryDPMixtureMCMC) -> None:
     run.write_model(estimator.model_)
     group = zarr.open_group(str(run.path / "statistics"), mode="w", zarr_format=3)
     write_array(group, "atoms", estimator.atoms_)
     write_array(group, "columns", estimator.columns_)
-    names = getattr(estimator, "feature_names_in_", None)
+    rows, features = getattr(estimator, "row_names_", None), getattr(estimator, "feature_names_in_", None)
     run.update(
-        n_features=int(estimator.n_features_in_), feature_names=None if names is None else list(names), prepared=True
+        n_features=int(estimator.n_features_in_),
+        feature_names=None if features is None else list(features),
+        row_names=None if rows is None else list(rows),
+        prepared=True,
     )
 
 
@@ -253,17 +279,22 @@ def _fitted(run: ChainRun) -> DPMixtureMCMC:
     estimator.set_params(**run.settings)
     estimator.columns_ = run.array("statistics/columns")
     estimator.n_features_in_ = int(run.attributes["n_features"])
-    if run.attributes["feature_names"] is not None:
-        estimator.feature_names_in_ = np.array(run.attributes["feature_names"], dtype=object)
+    for name, attribute in (("feature_names", "feature_names_in_"), ("row_names", "row_names_")):
+        if run.attributes.get(name) is not None:
+            setattr(estimator, attribute, np.array(run.attributes[name], dtype=object))
     estimator._start_from(model, run.array("statistics/atoms"))
-    results = []
-    for chain in range(estimator.chains):
+    estimator._seed = int(run.attributes["seed"])
+    estimator._finish(_results(run))
+    return estimator
+
+
+def _results(run: ChainRun) -> list[tuple[Draws, Checkpoint]]:
+    """The draws of all chains, which must be complete, and where each stopped."""
+    results, wanted = [], run.settings["draws"]
+    for chain in range(run.settings["chains"]):
         found = run.checkpoint(chain)
         draws = run.draws(chain)
-        if found is None or draws.log_joint.shape[0] != estimator.draws:
-            raise ValueError(
-                f"{run.path} is damaged: chain {chain} has {draws.log_joint.shape[0]} draws, not {estimator.draws}"
-            )
+        if found is None or draws.log_joint.shape[0] != wanted:
+            raise ValueError(f"{run.path} is damaged: chain {chain} has {draws.log_joint.shape[0]} draws, not {wanted}")
         results.append((draws, found[1]))
-    estimator._finish(results)
-    return estimator
+    return results

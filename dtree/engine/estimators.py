@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from dtree.core.tree import Tree
+from dtree.engine.sharing import SharesClient
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.estimators import InMemoryBayesKMeans
 from dtree.kmeans.passes import Progress
 
 
-class BayesKMeans(InMemoryBayesKMeans):
+class BayesKMeans(SharesClient, InMemoryBayesKMeans):
     """Hard assignment by marginal likelihood; the number of clusters is inferred [XHG09, section 5].
 
     Parameters

@@ -1,4 +1,4 @@
-"""IncrementalBHC: hierarchical clustering by sequential insertion, one row or one block of rows at a time."""
+"""Hierarchical clustering by sequential insertion, one row or one block of rows at a time, in scikit-learn's manner."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dtree.core.checks import as_counts, as_rows, require_spread, require_values
-from dtree.core.families import FAMILIES, Family
+from dtree.core.checks import as_counts
+from dtree.core.families import Family
 from dtree.core.model import Model
-from dtree.core.priors import Prior
+from dtree.core.names import take_names
+from dtree.core.priors import PRIORS, Prior
 from dtree.core.tree import Tree
+from dtree.hierarchy.checked_rows import checked_atoms, checked_rows, family_class, informative_columns
 from dtree.hierarchy.defaults import choose_model, named
 from dtree.hierarchy.hyperparameters import log_bound
 from dtree.hierarchy.incremental_forest import Forest
@@ -39,34 +41,8 @@ def leaf_statistics(forest: Forest) -> np.ndarray:
     return atoms
 
 
-class IncrementalBHC(ClusterMixin, BaseEstimator):
-    """Incremental Bayesian hierarchical clustering (IBHC, [LC15] section 2.3).
-
-    Rows enter a forest of trees one at a time, in O(k + log n) each, so data may come as a stream through `partial_fit`. A name
-    of a family is turned into a model on the first rows seen; give an object to fix the model beforehand.
-
-    Parameters
-    ----------
-    family, prior, coarsening : the model, as for `dtree.BHC`.
-    init : "exact" as described; "noisy" puts rows on top of their best tree and never cuts it ([LC15] section 4.1).
-    shuffle : insert the rows of each call in random order, since the tree depends on the order.
-    balanced : keep the trees shallow; without it they are exactly those of the paper, and slow for large clusters.
-    random_state : seed of the shuffling.
-
-    Attributes
-    ----------
-    labels_, n_clusters_ : clusters of all rows seen so far. log_evidence_bound_ : lower bound on their log evidence.
-    tree_, linkage_ : one tree over all rows seen so far. family_, prior_ : the model. n_trees_ : trees in the forest.
-    n_seen_ : rows seen so far. columns_ : the columns used (a Gaussian given by name leaves out those that are constant in the first
-        rows).
-
-    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (0.0, 12.0)])
-    >>> model = IncrementalBHC(random_state=0).fit(X)
-    >>> model.n_clusters_
-    2
-    >>> model.partial_fit(X[:10] + 100.0).n_clusters_
-    3
-    """
+class InMemoryIncrementalBHC(ClusterMixin, BaseEstimator):
+    """Insertion of rows in memory; `dtree.IncrementalBHC`, which says what the parameters mean, adds files and Dask collections."""
 
     def __init__(
         self,
@@ -94,10 +70,27 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Insert more rows into the forest."""
-        first = not hasattr(self, "_forest")
+        first = getattr(self, "_forest", None) is None
         if first:
             self._begin()
         return self._insert(X, sample_weight, reset=first)
+
+    def partial_fit_atoms(self, atoms: Any) -> Self:
+        """Insert atoms (m, s), rows of additive statistics of `family` (an object): each stands for all rows that were summed
+        into it, such as a cluster of `BayesKMeans` over a part of the data, so more rows can be seen than fit in memory."""
+        family = self.family
+        if not isinstance(family, Family):
+            raise ValueError(
+                "atoms are statistics of one family: give it as an object, e.g. the family_ of the reduction"
+            )
+        atoms = checked_atoms(family, atoms)
+        if getattr(self, "_forest", None) is None:
+            self._begin()
+            self.n_features_in_, self.columns_ = family.n_features, np.arange(family.n_features)
+            prior = self.prior if isinstance(self.prior, Prior) else named(PRIORS, self.prior, "prior")()
+            self._plant(Model(family, prior, self.coarsening))
+        self.__dict__.pop("row_names_", None)
+        return self._grow(atoms)
 
     def _begin(self) -> None:
         if self.init not in INITIALISATIONS:
@@ -107,26 +100,39 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
         self._rng = np.random.default_rng(seed)
 
     def _insert(self, X: Any, sample_weight: Any, reset: bool) -> Self:
-        rows = self._rows(X, reset)
+        rows = checked_rows(self, X, reset)
         weight = as_counts(sample_weight, rows.shape[0])
         if weight is not None and np.any(weight == 0):
             raise ValueError("sample_weight has zeros: leave out the rows that were never seen")
         if self._forest is None:
-            self.columns_ = self._informative_columns(rows)
+            self.columns_ = informative_columns(rows, self.family)
             rows = self._used(rows)
             if isinstance(self.family, Family) and self.family.n_features != rows.shape[1]:
                 raise ValueError(f"the family has {self.family.n_features} features but X has {rows.shape[1]} columns")
             chosen = choose_model(rows, self.family, self.prior, weight)
-            model = Model(chosen.family, chosen.prior, self.coarsening)
-            self._forest = Forest(model, noisy=self.init == "noisy", balanced=self.balanced)
-            self.family_, self.prior_ = model.family, model.prior
+            self._plant(Model(chosen.family, chosen.prior, self.coarsening))
         else:
             rows = self._used(rows)
-        order = self._rng.permutation(rows.shape[0]) if self.shuffle else None
-        self._forest.insert(self.model_.atoms(rows, weight), order)
+            self._more_names(take_names(X).row_names)
+        return self._grow(self.model_.atoms(rows, weight))
+
+    def _plant(self, model: Model) -> None:
+        self._forest = Forest(model, noisy=self.init == "noisy", balanced=self.balanced)
+        self.family_, self.prior_ = model.family, model.prior
+
+    def _grow(self, atoms: np.ndarray) -> Self:
+        assert self._forest is not None
+        order = self._rng.permutation(atoms.shape[0]) if self.shuffle else None
+        self._forest.insert(atoms, order)
         self._derived: dict[str, Any] = {}  # tree, labels and mixture are computed from the forest when asked for
         self.n_seen_ = self._forest.n_atoms
         return self
+
+    def _more_names(self, names: np.ndarray | None) -> None:
+        """Row names of all blocks, as long as every block has them."""
+        known = self.__dict__.pop("row_names_", None)
+        if known is not None and names is not None:
+            self.row_names_ = np.concatenate([known, names])
 
     @property
     def model_(self) -> Model:
@@ -168,30 +174,13 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
     def log_evidence_bound_(self) -> float:
         return log_bound(self.tree_, self.model_, float(self.tree_.size[-1]))
 
-    def _rows(self, X: Any, reset: bool) -> Any:
-        kind = type(self.family) if isinstance(self.family, Family) else named(FAMILIES, self.family, "family")
-        rows = as_rows(X, accept_sparse=kind.accepts_sparse)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        require_values(rows, kind.value_kind, kind.name)
-        if reset and kind.value_kind == "real":
-            require_spread(rows)
-        return rows
-
-    def _informative_columns(self, rows: Any) -> np.ndarray:
-        """The columns that a family fitted by name uses: a Gaussian leaves out those that are constant in the first rows."""
-        every = np.arange(rows.shape[1])
-        if isinstance(self.family, Family) or FAMILIES[self.family].value_kind != "real":
-            return every
-        varying = rows.min(axis=0) < rows.max(axis=0)
-        return every[varying] if varying.any() else every
-
     def _used(self, rows: Any) -> Any:
         return rows[:, self.columns_] if self.columns_.shape[0] < rows.shape[1] else rows
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability (n, k) that each row belongs to each cluster, given that it belongs to one of them."""
         forest = self._fitted_forest()
-        rows = self._used(self._rows(X, reset=False))
+        rows = self._used(checked_rows(self, X, reset=False))
         statistics = cluster_statistics(self.labels_, leaf_statistics(forest))
         weights = log_cluster_weights(self.model_, self.model_.counts(statistics))
         return np.exp(log_membership(self.family_, rows, statistics, weights))
@@ -203,7 +192,7 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log predictive density (n,) of each row: a mixture over all nodes of the tree and a new cluster, normalised."""
         forest = self._fitted_forest()
-        rows = self._used(self._rows(X, reset=False))
+        rows = self._used(checked_rows(self, X, reset=False))
         if "mixture" not in self._derived:
             log_weights, log_new = mixture_weights(self.tree_, self.model_)
             nodes = heaviest_nodes(log_weights)
@@ -220,7 +209,7 @@ class IncrementalBHC(ClusterMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        kind = type(self.family) if isinstance(self.family, Family) else named(FAMILIES, self.family, "family")
+        kind = family_class(self.family)
         tags.input_tags.sparse = kind.accepts_sparse
         tags.input_tags.positive_only = kind.value_kind == "count"
         return tags

@@ -22,7 +22,16 @@ from dtree.core.jit import kernel
 from dtree.core.model import log_phi_h
 from dtree.core.tree import log_add
 from dtree.core.verbs import log_kappa, log_marginal_merged
-from dtree.mcmc.clusters import clear_slot, close_slot, draw_index, log_worth, room_for_one_more, true_count
+from dtree.mcmc.clusters import (
+    BIRTHS_AND_DEATHS,
+    clear_slot,
+    close_slot,
+    draw_index,
+    log_worth,
+    note_proposal,
+    room_for_one_more,
+    true_count,
+)
 from dtree.mcmc.guide import draw_weighted
 from dtree.mcmc.scores import refresh_slot
 
@@ -145,12 +154,14 @@ def _birth(work, guide, weight, low, node, rng):
     _take_away(work, c, block, rest)
     log_z = log_add(_log_joining(work, block, k, c), log_worth(work, c) - log_phi_h(work.model, rest))
     ratio = log_phi_h(work.model, block) - log_z - _log_weight(weight, g)
-    if log_uniform >= ratio:  # at least one cluster can die afterwards, so nothing that is still unknown would help
+    if log_uniform >= ratio and not work.acceptance.wanted[0]:  # what is still unknown can only lower it
         return False
     _relabel(work, guide, g, k)
     clusters.n_atoms[c] -= size
     clusters.n_atoms[k] = size
-    if log_uniform >= ratio - math.log(node_clusters(guide, work.labels, clusters.n_atoms, k + 1, low, node)):
+    ratio -= math.log(node_clusters(guide, work.labels, clusters.n_atoms, k + 1, low, node))
+    note_proposal(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform < ratio)
+    if log_uniform >= ratio:
         _relabel(work, guide, g, c)
         clusters.n_atoms[c] += size
         return False
@@ -178,8 +189,9 @@ def _death(work, guide, weight, mortal, node, rng):
     g, block = node[c], work.row[_BLOCK]
     _gather(work, guide, g, block)
     log_z = _log_joining(work, block, k, c)
-    log_weight = _log_weight(weight, g)
-    if log_uniform >= log_z + math.log(mortal) + log_weight - log_phi_h(work.model, block):
+    ratio = log_z + math.log(mortal) + _log_weight(weight, g) - log_phi_h(work.model, block)
+    note_proposal(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform < ratio)
+    if log_uniform >= ratio:
         return False
     target = draw_index(clusters.scores, k, rng)
     _relabel(work, guide, g, target)

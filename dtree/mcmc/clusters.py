@@ -18,6 +18,7 @@ from dtree.core.verbs import log_kappa
 from dtree.mcmc.scores import join_gains, leave_gain, make_cache, refresh_slot, shift_atom
 
 NEGLIGIBLE = 45.0  # a weight exp(-45) of the largest is below the rounding of their sum
+SPLITS_AND_MERGES, BIRTHS_AND_DEATHS, GROWTH_AND_LOSS = 0, 1, 2  # rows of Acceptance.tally
 
 
 class Clusters(NamedTuple):
@@ -28,6 +29,13 @@ class Clusters(NamedTuple):
     log_marginal: np.ndarray  # (capacity,)
     n_atoms: np.ndarray  # (capacity,)
     scores: np.ndarray  # (capacity + 1,) scratch
+
+
+class Acceptance(NamedTuple):
+    """How proposals fare. Asked for, their ratios are computed to the end even where they are sure to be rejected."""
+
+    wanted: np.ndarray  # (1,) bool
+    tally: np.ndarray  # (3, 3) by kind of proposal: how many, how many accepted, their summed log acceptance ratios
 
 
 class Work(NamedTuple):
@@ -41,9 +49,12 @@ class Work(NamedTuple):
     labels: np.ndarray  # (m,) slot of each atom
     members: np.ndarray  # (m,) scratch
     row: np.ndarray  # (8, s) scratch
+    acceptance: Acceptance
 
 
-def make_work(model: CompiledModel, atoms: np.ndarray, log_alone: np.ndarray, capacity: int) -> Work:
+def make_work(
+    model: CompiledModel, atoms: np.ndarray, log_alone: np.ndarray, capacity: int, acceptance: Acceptance
+) -> Work:
     """Room for `capacity` clusters."""
     m, s = atoms.shape
     clusters = Clusters(
@@ -55,7 +66,16 @@ def make_work(model: CompiledModel, atoms: np.ndarray, log_alone: np.ndarray, ca
     )
     cache = make_cache(model.family, atoms, capacity)
     integers = np.zeros(m, dtype=np.int64)
-    return Work(model, cache, clusters, atoms, log_alone, integers, integers.copy(), np.zeros((8, s)))
+    return Work(model, cache, clusters, atoms, log_alone, integers, integers.copy(), np.zeros((8, s)), acceptance)
+
+
+@kernel
+def note_proposal(acceptance, kind, log_ratio, accepted):
+    """Count a proposal, if that is wanted and it was possible at all."""
+    if acceptance.wanted[0] and math.isfinite(log_ratio):
+        acceptance.tally[kind, 0] += 1.0
+        acceptance.tally[kind, 1] += 1.0 if accepted else 0.0
+        acceptance.tally[kind, 2] += log_ratio
 
 
 @kernel

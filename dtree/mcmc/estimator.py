@@ -1,4 +1,4 @@
-"""DPMixtureMCMC: a Dirichlet process (or NGGP) mixture by Markov chain Monte Carlo, in scikit-learn's manner."""
+"""A Dirichlet process (or NGGP) mixture by Markov chain Monte Carlo, in scikit-learn's manner: rows in memory."""
 
 from __future__ import annotations
 
@@ -10,21 +10,28 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dtree.core.checks import as_counts, as_rows, require_spread, require_values
-from dtree.core.families import FAMILIES, Family
+from dtree.core.checks import as_counts
+from dtree.core.families import Family
 from dtree.core.model import Model
-from dtree.core.priors import GeneralizedGamma, Prior
+from dtree.core.priors import PRIORS, GeneralizedGamma, Prior
+from dtree.core.tree import Tree
+from dtree.hierarchy.bhc import build_tree
+from dtree.hierarchy.checked_rows import checked_atoms, checked_rows, family_class, informative_columns
 from dtree.hierarchy.defaults import choose_model, named
+from dtree.hierarchy.incremental_forest import incremental_tree
 from dtree.hierarchy.predictive import log_cluster_weights, log_membership
 from dtree.hierarchy.statistics import cluster_statistics
-from dtree.mcmc.point_estimate import LOSSES, best_partition, coclustering
+from dtree.mcmc.credibility import Credibility, node_credibility
+from dtree.mcmc.hyperparameters import from_parameter_vector
+from dtree.mcmc.point_estimate import LOSSES, best_partition, coclustering, sparse_coclustering
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import Checkpoint, Draws, begin_chain, run_chain, sampler_named
 
 _PREDICTIVE_DRAWS = 100
 _MOST_ROWS_TOGETHER = 20_000  # an n x n matrix of 3 GB
+_MOST_EXACT_LEAVES = 5_000  # larger trees are grown by insertion
 
 
 def seed_of(random_state: Any) -> int:
@@ -32,36 +39,8 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-class DPMixtureMCMC(ClusterMixin, BaseEstimator):
-    """Mixture with an unknown number of clusters, sampled by MCMC over partitions.
-
-    Parameters
-    ----------
-    sampler : "tgmcmc" (guided by a tree, exact), "gibbs", "split-merge", "slice", "gibbs-subset", "split-merge-subset",
-        or "tgmcmc-paper" (as printed in [LC15], biased).
-    family, prior : names, whose hyperparameters are then chosen by the evidence, or objects, as for `dtree.BHC`.
-    chains, draws, warmup, thin : how many chains, kept draws per chain, sweeps before the first (None: half of draws,
-        at least 100), and sweeps per kept draw.
-    resample_hyperparameters : sample alpha (and sigma) along with the partition; u is always sampled.
-    coarsening : power of the likelihood in (0, 1]; below 1 all results are those of the coarsened posterior.
-    loss : what `labels_` minimises in expectation, "vi" or "binder".
-    n_jobs : chains run at the same time, in threads. Results do not depend on it.
-    random_state : seed; the same seed gives the same draws, bit for bit.
-
-    Attributes
-    ----------
-    posterior_ : xarray DataTree in ArviZ's schema: n_clusters, log_joint and the prior's parameters by chain and draw.
-    partitions_ : (chain, draw, row) labels. labels_, n_clusters_ : the point estimate.
-    checkpoints_ : where each chain stopped, as plain arrays; `more_draws` goes on from there.
-    family_, prior_ : the model the chains started from. columns_ : the columns it uses (a Gaussian given by name leaves out
-        constant ones). atoms_ : statistics (m, s) of the leaves.
-
-    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (15, 2)) for c in (0.0, 12.0)])
-    >>> family = FAMILIES["gaussian-diag"](mean=[6.0, 6.0], strength=0.05, shape=3.0, rate=[3.0, 3.0])
-    >>> model = DPMixtureMCMC(family=family, chains=2, draws=30, warmup=20, random_state=0).fit(X)
-    >>> model.n_clusters_, model.partitions_.shape
-    (2, (2, 30, 30))
-    """
+class InMemoryDPMixtureMCMC(ClusterMixin, BaseEstimator):
+    """Chains over rows in memory, in this process; `dtree.DPMixtureMCMC`, which says what the parameters mean, adds the rest."""
 
     def __init__(
         self,
@@ -101,14 +80,34 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
             self.labels_ = self.predict(everything)
         return self
 
+    def fit_atoms(self, atoms: Any) -> Self:
+        """Run the chains over atoms (m, s), rows of additive statistics of `family` (an object), such as the `statistics_` of a
+        `BayesKMeans` with the same family and coarsening: any number of rows as a few thousand leaves."""
+        self._check_settings()
+        self._prepare_atoms(atoms)
+        self._finish(self._run([None] * self.chains, self._warmup + self.draws * self.thin))
+        return self
+
+    def _prepare_atoms(self, atoms: Any) -> None:
+        if not isinstance(self.family, Family):
+            raise ValueError(
+                "atoms are statistics of one family: give it as an object, e.g. the family_ of the reduction"
+            )
+        atoms = checked_atoms(self.family, atoms)
+        self.__dict__.pop("row_names_", None)
+        self.n_features_in_ = self.family.n_features
+        self.columns_ = np.arange(self.family.n_features)
+        prior = self.prior if isinstance(self.prior, Prior) else named(PRIORS, self.prior, "prior")()
+        self._start_from(Model(self.family, prior, self.coarsening), atoms)
+
     def _prepare(self, X: Any, sample_weight: Any = None) -> tuple[Any, Any]:
         """Everything before the first sweep: checks, columns, model, atoms, seed. Returns the rows that count, and all."""
         self._check_settings()
-        everything = rows = self._rows(X, reset=True)
+        everything = rows = checked_rows(self, X, reset=True)
         weight = as_counts(sample_weight, rows.shape[0])
         if weight is not None and np.any(weight == 0):
             rows, weight = rows[weight > 0], weight[weight > 0]
-        self.columns_ = self._informative_columns(rows)
+        self.columns_ = informative_columns(rows, self.family)
         used = rows[:, self.columns_] if self.columns_.shape[0] < rows.shape[1] else rows
         if isinstance(self.family, Family) and self.family.n_features != used.shape[1]:
             raise ValueError(f"the family has {self.family.n_features} features but X has {used.shape[1]} columns")
@@ -133,14 +132,6 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
         self._seed = seed_of(self.random_state)
         self._warmup = max(100, self.draws // 2) if self.warmup is None else self.warmup
 
-    def _informative_columns(self, rows: Any) -> np.ndarray:
-        """The columns that a family fitted by name uses: a Gaussian leaves out constant ones."""
-        every = np.arange(rows.shape[1])
-        if isinstance(self.family, Family) or FAMILIES[self.family].value_kind != "real":
-            return every
-        varying = rows.min(axis=0) < rows.max(axis=0)
-        return every[varying] if varying.any() else every
-
     def more_draws(self, draws: int) -> Self:
         """Go on from where the chains stopped; the draws are those of a run that never stopped."""
         check_is_fitted(self)
@@ -164,11 +155,11 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
 
     def _finish(self, results: list[tuple[Draws, Checkpoint]]) -> None:
         self._draws = [draws for draws, _ in results]
+        self._tree: Tree | None = None
         self.checkpoints_ = [checkpoint for _, checkpoint in results]
         self.partitions_ = np.stack([draws.labels for draws in self._draws])
         self.posterior_ = self._as_datatree()
-        flat = self.partitions_.reshape(-1, self.partitions_.shape[2])
-        self.labels_ = best_partition(flat, self.model_.counts(self.atoms_), self.loss)
+        self.labels_ = best_partition(self._flat_partitions(), self.model_.counts(self.atoms_), self.loss)
         self.n_clusters_ = int(self.labels_.max()) + 1
 
     def _as_datatree(self) -> Any:
@@ -193,35 +184,52 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
 
         return summary(self.posterior_, round_to="none")
 
-    def coclustering(self, rows: Any = None) -> np.ndarray:
-        """Posterior probability that two rows are in one cluster, for all rows or those with the given numbers."""
+    def coclustering(self, rows: Any = None, least: float | None = None) -> Any:
+        """Posterior probability that two rows are in one cluster, for all rows or those with the given numbers.
+
+        An array (n, n); with `least` a SciPy sparse array of the probabilities that are at least so large, which has room for
+        far more rows. Over atoms, it is the matrix of the atoms.
+        """
         check_is_fitted(self)
-        labels = self.partitions_.reshape(-1, self.partitions_.shape[2])
+        labels = self._flat_partitions()
         labels = labels if rows is None else labels[:, np.asarray(rows)]
+        if least is not None:
+            return sparse_coclustering(labels, least)
         if labels.shape[1] > _MOST_ROWS_TOGETHER:
             raise ValueError(
                 f"a matrix of {labels.shape[1]} x {labels.shape[1]} is too large: pass the numbers of at most "
-                f"{_MOST_ROWS_TOGETHER} rows"
+                f"{_MOST_ROWS_TOGETHER} rows, or least=0.1 for a sparse matrix"
             )
         return coclustering(labels)
+
+    @property
+    def tree_(self) -> Tree:
+        """A tree over all leaves, at the medians of the sampled hyperparameters: exact BHC, or incremental beyond 5,000 leaves."""
+        check_is_fitted(self)
+        if self._tree is None:
+            middle = np.median(np.concatenate([draws.prior for draws in self._draws]), axis=0)
+            model = Model(self.family_, from_parameter_vector(self.prior_, middle), self.coarsening)
+            grow = build_tree if self.atoms_.shape[0] <= _MOST_EXACT_LEAVES else incremental_tree
+            self._tree = grow(model, self.atoms_)
+        return self._tree
+
+    def credibility(self, tree: Tree | None = None) -> Credibility:
+        """For every node of a tree over the leaves (by default `tree_`), the share of the draws in which all leaves below it are in
+        one cluster (`together`), and in which they are a cluster by themselves (`cluster`)."""
+        check_is_fitted(self)
+        return node_credibility(self.tree_ if tree is None else tree, self._flat_partitions())
+
+    def _flat_partitions(self) -> np.ndarray:
+        return self.partitions_.reshape(-1, self.partitions_.shape[2])
 
     @property
     def model_(self) -> Model:
         """Family, prior and coarsening as one object."""
         return Model(self.family_, self.prior_, self.coarsening)
 
-    def _rows(self, X: Any, reset: bool) -> Any:
-        kind = type(self.family) if isinstance(self.family, Family) else named(FAMILIES, self.family, "family")
-        rows = as_rows(X, accept_sparse=kind.accepts_sparse)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        require_values(rows, kind.value_kind, kind.name)
-        if reset and kind.value_kind == "real":
-            require_spread(rows)
-        return rows
-
     def _rows_used(self, X: Any) -> Any:
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
+        rows = checked_rows(self, X, reset=False)
         return rows[:, self.columns_] if self.columns_.shape[0] < rows.shape[1] else rows
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -232,7 +240,7 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
         return np.exp(log_membership(self.family_, rows, statistics, weights))
 
     def _fitted_labels(self) -> np.ndarray:
-        flat = self.partitions_.reshape(-1, self.partitions_.shape[2])
+        flat = self._flat_partitions()
         if self.labels_.shape[0] == flat.shape[1]:
             return self.labels_
         return best_partition(flat, self.model_.counts(self.atoms_), self.loss)
@@ -281,7 +289,7 @@ class DPMixtureMCMC(ClusterMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        kind = type(self.family) if isinstance(self.family, Family) else named(FAMILIES, self.family, "family")
+        kind = family_class(self.family)
         tags.input_tags.sparse = kind.accepts_sparse
         tags.input_tags.positive_only = kind.value_kind == "count"
         return tags

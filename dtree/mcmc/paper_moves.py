@@ -25,7 +25,7 @@ from dtree.hierarchy.incremental import (
     take_node,
     write_root,
 )
-from dtree.mcmc.clusters import draw_index
+from dtree.mcmc.clusters import SPLITS_AND_MERGES, draw_index, note_proposal
 
 _LARGEST_LOG_D = 300.0
 
@@ -159,7 +159,7 @@ def _log_apart(model, pool, node, skip, skip_count):
 
 
 @kernel
-def _split(model, pool, root, log_forward, rng):
+def _split(model, pool, root, log_forward, acceptance, rng):
     """Propose a split of one tree and accept or reject it."""
     if pool.left[root] == NONE:
         return False
@@ -215,7 +215,10 @@ def _split(model, pool, root, log_forward, rng):
                 term += _log_sigmoid(-log_d_to(model, pool, sides[k], sides[other]))
         log_backward = log_add(log_backward, term)
     log_backward -= math.log(roots + size - 1)
-    if math.log(rng.random()) < gain + log_backward - log_forward:
+    ratio = gain + log_backward - log_forward
+    accepted = math.log(rng.random()) < ratio
+    note_proposal(acceptance, SPLITS_AND_MERGES, ratio, accepted)
+    if accepted:
         close_tree(pool, root)
         _free_tree(pool, root)
         for k in range(size):
@@ -227,7 +230,7 @@ def _split(model, pool, root, log_forward, rng):
 
 
 @kernel
-def _merge(model, pool, root, others, count, log_forward, rng):
+def _merge(model, pool, root, others, count, log_forward, acceptance, rng):
     """Propose to join a tree with the trees in `others`, as a cascade, and accept or reject it."""
     roots = pool.meta[ROOTS]
     gain = -pool.log_phi_h[root]
@@ -260,7 +263,10 @@ def _merge(model, pool, root, others, count, log_forward, rng):
         if nodes[k] == first_joint:
             log_backward += math.log(weights[k] / weights.sum())
     log_backward += _log_apart(model, pool, top, skip, count + 1) - math.log(roots - count)
-    if math.log(rng.random()) < gain + log_backward - log_forward:
+    ratio = gain + log_backward - log_forward
+    accepted = math.log(rng.random()) < ratio
+    note_proposal(acceptance, SPLITS_AND_MERGES, ratio, accepted)
+    if accepted:
         close_tree(pool, root)
         for k in range(count):
             close_tree(pool, others[k])
@@ -276,9 +282,8 @@ def _merge(model, pool, root, others, count, log_forward, rng):
 
 
 @kernel
-def global_moves(model, pool, count, rng):
+def global_moves(model, pool, count, acceptance, rng):
     """Split or merge proposals."""
-    accepted = 0
     for _ in range(count):
         roots = pool.meta[ROOTS]
         root = pool.root[rng.integers(0, roots)]
@@ -297,10 +302,9 @@ def global_moves(model, pool, count, rng):
             else:
                 log_forward += _log_sigmoid(pool.scores[slot])
         if size == 0:
-            accepted += _split(model, pool, root, log_forward, rng)
+            _split(model, pool, root, log_forward, acceptance, rng)
         else:
-            accepted += _merge(model, pool, root, others, size, log_forward, rng)
-    return accepted
+            _merge(model, pool, root, others, size, log_forward, acceptance, rng)
 
 
 @kernel

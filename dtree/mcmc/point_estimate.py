@@ -13,6 +13,8 @@ from scipy import sparse
 LOSSES = ("vi", "binder")
 _MOST_CANDIDATES = 200
 _MOST_DRAWS = 400
+_MOST_BLOCKS = 20_000  # a matrix of 3 GB
+_MOST_PAIRS = 200_000_000
 
 
 def _contingency(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -76,3 +78,40 @@ def coclustering(labels: np.ndarray) -> np.ndarray:
         member = sparse.csr_array((np.ones(n), (np.arange(n), row)), shape=(n, int(row.max()) + 1))
         total += (member @ member.T).toarray()
     return total / draws
+
+
+def inseparable_blocks(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that no draw parts: the block (n,) of each row, and one row of each block (b,).
+
+    >>> block, first = inseparable_blocks(np.array([[0, 0, 1, 1], [0, 0, 1, 0]]))
+    >>> block.tolist(), first.tolist()
+    ([0, 0, 2, 1], [0, 3, 2])
+    """
+    _, first, block = np.unique(np.ascontiguousarray(labels.T), axis=0, return_index=True, return_inverse=True)
+    return block.reshape(-1), first
+
+
+def sparse_coclustering(labels: np.ndarray, least: float) -> sparse.csr_array:
+    """The entries of `coclustering` that are at least so large, as a sparse matrix (n, n).
+
+    Rows that no draw parts share a row of the matrix, so only the blocks of such rows are compared with each other.
+
+    >>> sparse_coclustering(np.array([[0, 0, 1], [0, 1, 1]]), 0.5).toarray().tolist()
+    [[1.0, 0.5, 0.0], [0.5, 1.0, 0.5], [0.0, 0.5, 1.0]]
+    """
+    block, first = inseparable_blocks(labels)
+    if first.shape[0] > _MOST_BLOCKS:
+        raise ValueError(
+            f"the draws part the rows into {first.shape[0]} blocks, too many to compare: pass the numbers of some rows, or thin "
+            "the draws"
+        )
+    between = coclustering(labels[:, first])
+    between[between < least] = 0.0
+    size = np.bincount(block)
+    pairs = float(size @ (between > 0.0) @ size)
+    if pairs > _MOST_PAIRS:
+        raise ValueError(
+            f"{pairs:.3g} pairs are that often together, too many to list: ask for more, or for fewer rows"
+        )
+    member = sparse.csr_array((np.ones(block.shape[0]), (np.arange(block.shape[0]), block)))
+    return (member @ sparse.csr_array(between) @ member.T).tocsr()

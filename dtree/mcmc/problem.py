@@ -11,7 +11,7 @@ import numpy as np
 from dtree.core.model import CompiledModel, Model
 from dtree.core.priors import DirichletProcess, Prior
 from dtree.core.priors.generalized_gamma import CompiledGeneralizedGamma
-from dtree.mcmc.clusters import Work, canonical, load_partition, log_worth_of_all, make_work
+from dtree.mcmc.clusters import Acceptance, Work, canonical, load_partition, log_worth_of_all, make_work
 from dtree.mcmc.hyperparameters import from_parameter_vector, parameter_vector, resample
 
 _TABLE = 65_536  # tables are rebuilt at every sweep, so they stay short; larger counts call lgamma
@@ -40,6 +40,7 @@ class Problem:
         from dtree.core.families.base import _log_marginal_rows
 
         self.log_alone = _log_marginal_rows(self.family, self.atoms)
+        self.acceptance = Acceptance(np.zeros(1, dtype=np.bool_), np.zeros((3, 3)))
         self._work: Work | None = None
 
     def compile_prior(self, prior: Prior) -> Any:
@@ -62,15 +63,18 @@ class Problem:
         """The workspace, holding this partition under this prior."""
         k = int(labels.max()) + 1
         if self._work is None or self._work.clusters.columns.shape[1] < k + 3:
-            self._work = make_work(self.compile(prior), self.atoms, self.log_alone, max(32, 2 * k + 3))
+            self._work = self._room_for(self.compile(prior), max(32, 2 * k + 3))
         self._work = self._work._replace(model=self.compile(prior))
         load_partition(self._work, labels)
         return self._work
 
+    def _room_for(self, model: CompiledModel, capacity: int) -> Work:
+        return make_work(model, self.atoms, self.log_alone, capacity, self.acceptance)
+
     def grown(self, work: Work) -> Work:
         """The same clusters with room for twice as many; bits of the statistics are kept."""
         k = int(work.clusters.open[0])
-        new = make_work(work.model, self.atoms, self.log_alone, 2 * work.clusters.columns.shape[1])
+        new = self._room_for(work.model, 2 * work.clusters.columns.shape[1])
         load_partition(new, work.labels)
         new.clusters.columns[:, :k] = work.clusters.columns[:, :k]
         from dtree.mcmc.clusters import refresh_all

@@ -15,11 +15,13 @@ from dtree.core.jit import kernel
 from dtree.core.verbs import log_kappa
 from dtree.mcmc import gibbs
 from dtree.mcmc.clusters import (
+    SPLITS_AND_MERGES,
     clear_slot,
     close_slot,
     copy_slot,
     gibbs_sweep,
     log_worth,
+    note_proposal,
     room_for_one_more,
     true_count,
 )
@@ -120,7 +122,9 @@ def split_merge_move(work, scans, rng):
         _launch(work, i, j, work.members, size, side, scans, rng)
         log_q = _scan(work, work.members, size, side, first, side, False, rng)
         gain = log_worth(work, first) + log_worth(work, first + 1) - log_worth(work, a)
-        if log_uniform >= gain - log_q:
+        accepted = log_uniform < gain - log_q
+        note_proposal(work.acceptance, SPLITS_AND_MERGES, gain - log_q, accepted)
+        if not accepted:
             return False
         labels[j] = first
         for position in range(size):
@@ -137,14 +141,16 @@ def split_merge_move(work, scans, rng):
         clusters.columns[s, first] = row[s]
     refresh_slot(work.cache, work.model.family, clusters, first)
     gain = log_worth(work, first) - log_worth(work, a) - log_worth(work, b)
-    if log_uniform >= gain:
+    if log_uniform >= gain and not work.acceptance.wanted[0]:
         return False
     target = np.empty(size, dtype=np.int64)
     for position in range(size):
         target[position] = 1 if labels[work.members[position]] == b else 0
     _launch(work, i, j, work.members, size, side, scans, rng)
     log_q = _scan(work, work.members, size, side, first, target, True, rng)
-    if log_uniform >= gain + log_q:
+    accepted = log_uniform < gain + log_q
+    note_proposal(work.acceptance, SPLITS_AND_MERGES, gain + log_q, accepted)
+    if not accepted:
         return False
     for s in range(row.shape[0]):
         clusters.columns[s, a] = row[s]

@@ -7,9 +7,10 @@ partition, proposes where to split, merge and move whole subtrees:
   clusters are joined (`allocate`);
 - subtree Gibbs: the members of one cluster below a node of G move together to where they are worth most;
 - births and deaths of clusters that are whole subtrees of G (`births`);
-- local Gibbs: a Gibbs sweep over the atoms below a node of G, or now and then over all atoms.
+- growth and loss of small clusters, atom by atom (`small_clusters`);
+- Gibbs moves of atoms drawn by how restless they are in the partition of G, now and then of all atoms.
 
-Nodes are drawn by their uncertainty. The sampler of [LC15] as printed is `tgmcmc_paper`.
+Nodes are drawn by their uncertainty, and no weight depends on the state. The sampler of [LC15] as printed is `tgmcmc_paper`.
 """
 
 from __future__ import annotations
@@ -26,28 +27,25 @@ from dtree.hierarchy.incremental_forest import incremental_tree
 from dtree.mcmc.allocate import allocate, gather_members
 from dtree.mcmc.births import birth_odds, births_and_deaths
 from dtree.mcmc.clusters import (
+    SPLITS_AND_MERGES,
     canonical,
     clear_slot,
     close_slot,
     draw_index,
     gibbs_sweep,
     log_worth,
+    note_proposal,
     room_for_one_more,
     true_count,
 )
 from dtree.mcmc.guide import Guide, draw_leaf, draw_weighted, make_guide, uncertainty_weights
+from dtree.mcmc.plan import YOUNG, Plan, plan_at
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.scores import refresh_slot
+from dtree.mcmc.small_clusters import growths_and_losses, restlessness
 
-# A sweep is 20 guided moves and a local sweep, as in [LC15], and some births and deaths. As long as a chain is young most of the
-# guided moves are splits and merges, which find the large clusters; later they are rarely accepted, and the others mix.
-EAGER_SWEEPS = 200
-SPLIT_MERGES = (20, 4)  # young, later
-SUBTREE_MOVES = (10, 16)
-BIRTHS_AND_DEATHS = 50
-FULL_SWEEP_CHANCE = 0.4  # of a full Gibbs sweep instead of a local one
-FULL_SWEEP_ATOMS = 2000  # at most so many atoms are visited by full sweeps per sweep, on average
 POLISHING_ROUNDS = 2
+LEAST_RESTLESS = 0.3  # every atom is visited at least so often, in shares of the mean
 
 
 class State(NamedTuple):
@@ -60,6 +58,7 @@ class State(NamedTuple):
     guide_right: np.ndarray  # (m-1,)
     guide_weight: np.ndarray  # (2m-1,)
     guide_birth: np.ndarray  # (2m-1,) weights of births
+    guide_visit: np.ndarray  # (m,) weights of Gibbs moves
     age: np.ndarray  # () sweeps since the start
 
 
@@ -69,29 +68,33 @@ def init(problem: Problem, labels: np.ndarray, prior: np.ndarray, rng: np.random
     if problem.m == 1:
         nothing = np.empty(0, dtype=np.int64)
         log_joint = np.array(problem.log_joint(labels, at))
-        return State(labels, prior, log_joint, nothing, nothing.copy(), np.ones(1), np.ones(1), np.array(0))
+        return State(labels, prior, log_joint, nothing, nothing.copy(), np.ones(1), np.ones(1), np.ones(1), np.array(0))
     tree = incremental_tree(
         Model(problem.model.family, at, problem.model.coarsening), problem.atoms, rng.permutation(problem.m)
     )
     weight = uncertainty_weights(tree)
     guide = make_guide(tree.left, tree.right, weight)
-    birth = _birth_weights(problem, guide, canonical(tree.cut()), prior, rng)
+    birth, visit = _atom_weights(problem, guide, canonical(tree.cut()), prior, rng)
     log_joint = np.array(problem.log_joint(labels, at))
-    return State(labels, prior, log_joint, tree.left, tree.right, weight, birth, np.array(0))
+    return State(labels, prior, log_joint, tree.left, tree.right, weight, birth, visit, np.array(0))
 
 
-def _birth_weights(
+def _atom_weights(
     problem: Problem, guide: Guide, labels: np.ndarray, prior: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Odds (2m-1,) of births by the tree's own partition, after a few sweeps from it; the chain's partition has no part in it."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Odds of births (2m-1,) and weights of visits (m,) by the tree's own partition, after a few sweeps from it.
+
+    The chain's partition has no part in them.
+    """
     work = problem.load(labels, problem.prior_at(prior))
-    moves = SPLIT_MERGES[0] + SUBTREE_MOVES[0]
+    splits, moves = YOUNG.split_merges, YOUNG.subtree_moves
     for _ in range(POLISHING_ROUNDS):
-        work = problem.repeat(work, guided_moves, moves, guide, SPLIT_MERGES[0], SUBTREE_MOVES[0], rng)
+        work = problem.repeat(work, guided_moves, splits + moves, guide, splits, moves, rng)
         work = problem.repeat(work, gibbs_sweep, problem.m, np.arange(problem.m), rng)
-    odds = np.empty(2 * problem.m - 1)
+    odds, restless = np.empty(2 * problem.m - 1), np.empty(problem.m)
     birth_odds(work, guide, odds)
-    return odds
+    restlessness(work, restless)
+    return odds, restless + LEAST_RESTLESS * restless.mean() + 1e-12
 
 
 def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
@@ -99,14 +102,15 @@ def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
     return init(problem, state.labels, state.prior, rng)._replace(age=state.age)
 
 
-def guide_of(problem: Problem, state: State) -> tuple[Guide, np.ndarray]:
-    """The guide in the form kernels take, and cumulative weights of births; kept with the problem while the state's columns are the same objects."""
+def guide_of(problem: Problem, state: State) -> tuple[Guide, np.ndarray, np.ndarray]:
+    """The guide in the form kernels take, cumulative weights of births and of visits; kept with the problem while the state's
+    columns are the same objects."""
     kept = getattr(problem, "_guide", None)
     if kept is None or kept[0] is not state.guide_left or kept[1] is not state.guide_weight:
         guide = make_guide(state.guide_left, state.guide_right, state.guide_weight)
-        births = np.cumsum(state.guide_birth)
-        problem._guide = kept = (state.guide_left, state.guide_weight, guide, births)  # type: ignore[attr-defined]
-    return kept[2], kept[3]
+        births, visits = np.cumsum(state.guide_birth), np.cumsum(state.guide_visit)
+        problem._guide = kept = (state.guide_left, state.guide_weight, guide, births, visits)  # type: ignore[attr-defined]
+    return kept[2:]
 
 
 @kernel
@@ -134,7 +138,9 @@ def guided_split_merge(work, guide, rng):
         log_q = allocate(
             work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, side, False, log_sides, rng
         )
-        if log_uniform >= log_sides[0] + log_sides[1] - log_worth(work, a) - log_q:
+        ratio = log_sides[0] + log_sides[1] - log_worth(work, a) - log_q
+        note_proposal(work.acceptance, SPLITS_AND_MERGES, ratio, log_uniform < ratio)
+        if log_uniform >= ratio:
             return False
         k = clusters.open[0]
         clusters.open[0] += 1
@@ -151,7 +157,7 @@ def guided_split_merge(work, guide, rng):
     for s in range(union.shape[0]):
         union[s] = clusters.columns[s, a] + clusters.columns[s, b]
     gain = log_phi_h(work.model, union) - log_worth(work, a) - log_worth(work, b)
-    if log_uniform >= gain:  # q <= 1, so nothing that the replay could say would help
+    if log_uniform >= gain and not work.acceptance.wanted[0]:  # q <= 1, so the replay could not help
         return False
     size = gather_members(guide, labels, a, b, work.members)
     side = np.empty(size, dtype=np.int64)
@@ -161,6 +167,7 @@ def guided_split_merge(work, guide, rng):
     log_q = allocate(
         work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, target, True, log_sides, rng
     )
+    note_proposal(work.acceptance, SPLITS_AND_MERGES, gain + log_q, log_uniform < gain + log_q)
     if log_uniform >= gain + log_q:
         return False
     for position in range(size):
@@ -256,20 +263,27 @@ def guided_moves(work, guide, split_merges, subtree_moves, begin, rng):
 
 
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
-    """Guided moves, births and deaths, a local or a full Gibbs sweep; then u and the hyperparameters."""
+    """Guided moves, births and deaths, growth and loss, Gibbs moves; then u and the hyperparameters."""
+    return sweep(problem, state, plan_at(int(state.age)), rng)
+
+
+def sweep(problem: Problem, state: State, plan: Plan, rng: np.random.Generator) -> State:
+    """A step with this plan."""
     prior = problem.prior_at(state.prior)
     work = problem.load(state.labels, prior)
     everyone = np.arange(problem.m)
     if problem.m > 1:
-        guide, births = guide_of(problem, state)
-        late = int(state.age >= EAGER_SWEEPS)
-        split_merges, subtree_moves = SPLIT_MERGES[late], SUBTREE_MOVES[late]
-        work = problem.repeat(work, guided_moves, split_merges + subtree_moves, guide, split_merges, subtree_moves, rng)
-        work = problem.repeat(work, births_and_deaths, BIRTHS_AND_DEATHS, guide, births, BIRTHS_AND_DEATHS, rng)
+        guide, births, visits = guide_of(problem, state)
+        splits, moves = plan.split_merges, plan.subtree_moves
+        work = problem.repeat(work, guided_moves, splits + moves, guide, splits, moves, rng)
+        work = problem.repeat(
+            work, births_and_deaths, plan.births_and_deaths, guide, births, plan.births_and_deaths, rng
+        )
+        work = problem.repeat(work, growths_and_losses, plan.growths_and_losses, plan.growths_and_losses, rng)
         visited = everyone
-        if rng.random() >= min(FULL_SWEEP_CHANCE, FULL_SWEEP_ATOMS / problem.m):
-            g = draw_weighted(guide.node_weight, rng)
-            visited = guide.order[guide.start[g] : guide.stop[g]]
+        if rng.random() >= plan.chance_of_full_sweep(problem.m):
+            drawn = np.searchsorted(visits, rng.random(plan.visits) * visits[-1], side="right")
+            visited = np.minimum(drawn, problem.m - 1)
         work = problem.repeat(work, gibbs_sweep, visited.shape[0], visited, rng)
     labels, vector, log_joint = problem.finish(work, prior, rng)
     return state._replace(labels=labels, prior=vector, log_joint=np.array(log_joint), age=state.age + 1)

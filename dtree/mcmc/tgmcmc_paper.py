@@ -105,6 +105,6 @@ def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
     pool = empty_pool(problem.atoms.shape[1], 4 * m + 2, m + 1)
     model = problem.compile(prior)
     _load(model, pool, problem.atoms, state.left, state.right, state.roots)
-    global_moves(model, pool, GLOBAL_MOVES, rng)
+    global_moves(model, pool, GLOBAL_MOVES, problem.acceptance, rng)
     local_moves(model, pool, LOCAL_DEPTH, rng)
     return _state_from(problem, pool, state, rng)

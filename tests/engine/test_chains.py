@@ -8,15 +8,16 @@ import signal
 import numpy as np
 import pytest
 import zarr
+from sklearn.base import clone
 
 import dtree
 from dtree.core.families import DiagonalGaussian
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.engine.chain_estimator import DPMixtureMCMC
 from dtree.engine.chain_folder import ChainRun
 from dtree.engine.chains import open_run, resume, sample_dataset
 from dtree.engine.cluster import cluster_client
 from dtree.engine.fit import fit_dataset
-from dtree.mcmc.estimator import DPMixtureMCMC
 
 OPTIONS = {"chains": 3, "draws": 30, "warmup": 10, "thin": 2, "seed": 4}
 
@@ -100,6 +101,18 @@ def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
     assert_same(tmp_path / "run", reference)
 
 
+def test_the_estimator_runs_its_chains_on_the_cluster(reference, tmp_path, client):
+    found = clone(clone(reference).set_params(client=client, out=tmp_path / "run")).fit(rows())
+    assert np.array_equal(found.partitions_, reference.partitions_)
+    assert found.posterior_.equals(reference.posterior_)
+    assert_same(tmp_path / "run", reference)
+    weight = np.ones(45, dtype=int)
+    weight[:3] = 0
+    few = clone(reference).set_params(client=client, draws=5).fit(rows(), sample_weight=weight)
+    assert few.labels_.shape == (45,)
+    assert few.partitions_.shape == (3, 5, 42)
+
+
 def test_same_bits_after_a_worker_is_killed(reference, tmp_path, client):
     seen = []
 
@@ -141,6 +154,20 @@ def test_names_constant_columns_and_a_file(tmp_path):
     assert found.family == "gaussian-diag"
     np.testing.assert_array_equal(found.score_samples(X), twin.score_samples(X))
     np.testing.assert_array_equal(found.predict(X), twin.predict(X))
+
+
+def test_names_reach_the_run(tmp_path):
+    text = "who,width,height\n" + "".join(f"r{i},{a},{b}\n" for i, (a, b) in enumerate(rows()))
+    (tmp_path / "x.csv").write_text(text)
+    sample_dataset(tmp_path / "x.csv", tmp_path / "run", "gibbs", 1, 10, warmup=5, **model())
+    found = dtree.open(tmp_path / "run")
+    assert found.row_names_.tolist() == [f"r{i}" for i in range(45)]
+    assert found.feature_names_in_.tolist() == ["width", "height"]
+    page = dtree.report(tmp_path / "run", tmp_path / "page.html").read_text()
+    assert "r44" in page
+    assert "height" in page
+    dtree.save(found, tmp_path / "saved.zarr")
+    assert dtree.open(tmp_path / "saved.zarr").row_names_.tolist() == found.row_names_.tolist()
 
 
 def test_over_the_clusters_of_a_run_in_passes(tmp_path):

@@ -10,9 +10,10 @@ from dtree.core.families import DiagonalGaussian, Gaussian
 from dtree.core.model import Model
 from dtree.core.partition import clusters_of
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from dtree.engine.incremental_estimator import IncrementalBHC
 from dtree.hierarchy.exact import log_evidence_by_recursion
 from dtree.hierarchy.hyperparameters import log_bound
-from dtree.hierarchy.incremental_estimator import IncrementalBHC, leaf_statistics
+from dtree.hierarchy.incremental_estimator import leaf_statistics
 from dtree.hierarchy.incremental_forest import Forest, incremental_tree, noisy_partition
 from tests.naive.incremental import NaiveForest, sets_below
 
@@ -153,3 +154,42 @@ def test_bad_input_is_named() -> None:
         IncrementalBHC(init="random").fit(blobs(1))
     with pytest.raises(ValueError, match="zeros"):
         IncrementalBHC(family()).fit(blobs(1), sample_weight=np.zeros(40) + np.arange(40))
+
+
+def test_files_and_dask_collections_enter_in_blocks(tmp_path) -> None:
+    dask_array = pytest.importorskip("dask.array")
+    X = blobs(5, 200)
+    np.save(tmp_path / "rows.npy", X)
+    settings = {"family": family(), "prior": DirichletProcess(1.0), "shuffle": False}
+    whole = IncrementalBHC(**settings).fit(X)
+    for data in (tmp_path / "rows.npy", dask_array.from_array(X, chunks=(70, 1))):
+        found = IncrementalBHC(**settings).fit(data)
+        assert np.array_equal(found.labels_, whole.labels_)
+        assert np.array_equal(found.predict(data), whole.predict(X))
+    weight = np.arange(200) % 3 + 1
+    blocked = IncrementalBHC(**settings).fit(dask_array.from_array(X, chunks=(70, 2)), sample_weight=weight)
+    assert np.array_equal(blocked.labels_, IncrementalBHC(**settings).fit(X, sample_weight=weight).labels_)
+
+
+def test_atoms_stand_for_many_rows() -> None:
+    X = blobs(5, 400)
+    atoms = np.add.reduceat(family().statistics(X), np.arange(0, 400, 4))
+    model = IncrementalBHC(family(), "dp", random_state=0)
+    for start in range(0, 100, 25):
+        model.partial_fit_atoms(atoms[start : start + 25])
+    assert model.n_seen_ == 100
+    assert model.tree_.size[-1] == 400
+    model.tree_.validate()
+    assert model.partial_fit(X[:10]).n_seen_ == 110
+    with pytest.raises(ValueError, match="as an object"):
+        IncrementalBHC().partial_fit_atoms(atoms)
+
+
+def test_names_of_all_blocks() -> None:
+    import pandas
+
+    X = blobs(6, 20)
+    frame = pandas.DataFrame(X, columns=["a", "b"], index=[f"r{i}" for i in range(20)])
+    model = IncrementalBHC(family(), "dp").partial_fit(frame[:12]).partial_fit(frame[12:])
+    assert model.row_names_.tolist() == frame.index.tolist()
+    assert not hasattr(model.partial_fit(frame.reset_index(drop=True)), "row_names_")

@@ -7,8 +7,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dtree.core.families import DiagonalGaussian
-from dtree.hierarchy.incremental_estimator import IncrementalBHC
-from dtree.mcmc.estimator import DPMixtureMCMC
+from dtree.engine.chain_estimator import DPMixtureMCMC
+from dtree.engine.incremental_estimator import IncrementalBHC
 
 REASONS = {
     "check_sample_weight_equivalence_on_dense_data": (

@@ -11,8 +11,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from dtree.core.families import DiagonalGaussian
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
-from dtree.mcmc.estimator import DPMixtureMCMC
-from dtree.mcmc.point_estimate import best_partition, coclustering, partition_distance
+from dtree.engine.chain_estimator import DPMixtureMCMC
+from dtree.mcmc.credibility import node_credibility
+from dtree.mcmc.point_estimate import best_partition, coclustering, partition_distance, sparse_coclustering
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -116,3 +117,68 @@ def test_bad_settings_are_named() -> None:
         DPMixtureMCMC(family=family(), draws=0).fit(X)
     with pytest.raises(ValueError, match="features"):
         DPMixtureMCMC(family=DiagonalGaussian([0.0], 0.1, 2.0, [1.0])).fit(X)
+
+
+def test_credibility_counts_draws() -> None:
+    model = fitted()
+    flat, tree = model._flat_partitions(), model.tree_
+    tree.validate()
+    found = model.credibility()
+    below = [{leaf} for leaf in range(45)]
+    for node in range(45, 89):
+        below.append(below[tree.left[node - 45]] | below[tree.right[node - 45]])
+    for node in (0, 44, 50, 70, 87, 88):
+        members = sorted(below[node])
+        together = [len(set(draw[members])) == 1 for draw in flat]
+        alone = [
+            one and np.count_nonzero(draw == draw[members[0]]) == len(members) for one, draw in zip(together, flat)
+        ]
+        assert found.together[node] == pytest.approx(np.mean(together))
+        assert found.cluster[node] == pytest.approx(np.mean(alone))
+    y = blobs()[1]
+    truth = [next(k for k, s in enumerate(below) if s == set(np.flatnonzero(y == c))) for c in range(3)]
+    assert found.together[truth].min() > 0.3
+    assert found.together[-1] < 0.05
+    with pytest.raises(ValueError, match="45 leaves"):
+        node_credibility(tree, flat[:, :5])
+
+
+def test_sparse_coclustering_is_the_dense_one_above_a_threshold() -> None:
+    model = fitted()
+    dense, some = model.coclustering(), model.coclustering(least=0.2)
+    np.testing.assert_allclose(some.toarray(), np.where(dense >= 0.2, dense, 0.0), atol=1e-12)
+    assert model.coclustering(rows=[3, 20], least=0.0).shape == (2, 2)
+    many = np.random.default_rng(0).integers(0, 3, size=(12, 30_000))
+    with pytest.raises(ValueError, match="too many"):
+        sparse_coclustering(many, 0.0)
+
+
+def test_atoms_as_leaves() -> None:
+    X = blobs()[0]
+    atoms = np.add.reduceat(family().statistics(X), np.arange(0, 45, 3))
+    model = DPMixtureMCMC("gibbs", family(), chains=1, draws=20, warmup=10, random_state=0).fit_atoms(atoms)
+    assert model.partitions_.shape == (1, 20, 15)
+    assert model.atoms_[:, 0].sum() == 45
+    assert np.isfinite(model.score_samples(X)).all()
+    with pytest.raises(ValueError, match="as an object"):
+        DPMixtureMCMC().fit_atoms(atoms)
+    with pytest.raises(ValueError, match="positive count"):
+        model.fit_atoms(0.0 * atoms)
+    with pytest.raises(ValueError, match="rows of 5 numbers"):
+        model.fit_atoms(atoms[:, :2])
+
+
+def test_files_frames_and_dask_collections(tmp_path: Path) -> None:
+    dask_array = pytest.importorskip("dask.array")
+    X = blobs()[0]
+    settings = {"chains": 1, "draws": 10, "warmup": 5, "random_state": 0, "family": family()}
+    text = "name,width,height\n" + "".join(f"r{i},{float(a)!r},{float(b)!r}\n" for i, (a, b) in enumerate(X))
+    (tmp_path / "rows.csv").write_text(text)
+    here = DPMixtureMCMC("gibbs", **settings).fit(X)
+    found = DPMixtureMCMC("gibbs", **settings).fit(tmp_path / "rows.csv")
+    assert np.array_equal(found.partitions_, here.partitions_)
+    assert found.row_names_[:2].tolist() == ["r0", "r1"]
+    assert found.feature_names_in_.tolist() == ["width", "height"]
+    np.testing.assert_array_equal(found.score_samples(str(tmp_path / "rows.csv")), here.score_samples(X))
+    of_dask = DPMixtureMCMC("gibbs", **settings).fit(dask_array.from_array(X, chunks=20))
+    assert np.array_equal(of_dask.partitions_, here.partitions_)

@@ -1,0 +1,134 @@
+"""Moves of single atoms where they matter: small clusters that grow and shrink, and Gibbs moves of restless atoms.
+
+Besides its large clusters a partition has a few small ones, mostly any two or three atoms of one large cluster. A Gibbs sweep visits all
+atoms to change them. Here a cluster c is drawn with probability proportional to 1/n_c and, by a coin, grows by an atom drawn uniformly from
+the others, or loses one of its atoms, drawn uniformly, to another cluster drawn by the weights J of a Gibbs move. With A the
+state before and B after growth by x, S the sum of 1/n over all clusters, and Z = the sum of J(x) over the clusters other than c,
+
+    growth is accepted with min(1, J_c(x)/Z (m - n_c(A))/n_c(B) (S_A n_c(A))/(S_B n_c(B))), a loss with the inverse.
+
+An atom that is a cluster by itself neither joins (it dies in `births`) nor is made, so the number of clusters stays.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dtree.core.jit import kernel
+from dtree.core.tree import log_add
+from dtree.core.verbs import log_kappa
+from dtree.mcmc.clusters import GROWTH_AND_LOSS, NEGLIGIBLE, draw_index, move_atom, note_proposal
+from dtree.mcmc.scores import join_gains, leave_gain
+
+
+@kernel
+def score_places(work, i):
+    """scores[c] = log J of cluster c for atom i, itself taken out (-inf for its own when it is alone there); returns that of a new one."""
+    clusters, prior, per_count = work.clusters, work.model.prior, work.model.per_count
+    k, own = clusters.open[0], work.labels[i]
+    weight = work.atoms[i, 0] * per_count
+    join_gains(work.cache, work.model.family, clusters, work.atoms, i, 0, k, NEGLIGIBLE + 15.0, clusters.scores)
+    for c in range(k):
+        if clusters.scores[c] > -np.inf:
+            count = clusters.columns[0, c] * per_count
+            clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count)
+    if clusters.n_atoms[own] == 1:
+        clusters.scores[own] = -np.inf
+    else:
+        count = clusters.columns[0, own] * per_count
+        gain = leave_gain(work.cache, work.model.family, clusters, work.atoms, i, own)
+        clusters.scores[own] = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
+    return log_kappa(prior, weight) + work.log_alone[i]
+
+
+@kernel
+def restlessness(work, out):
+    """out (m,): how probable it is that a Gibbs move takes each atom elsewhere, by the partition that `work` holds."""
+    for i in range(out.shape[0]):
+        new = score_places(work, i)
+        stay = work.clusters.scores[work.labels[i]]
+        total = new
+        for c in range(work.clusters.open[0]):
+            total = log_add(total, work.clusters.scores[c])
+        out[i] = max(0.0, 1.0 - math.exp((new if stay == -np.inf else stay) - total))
+
+
+@kernel
+def _draw_cluster(clusters, rng):
+    """A cluster drawn in proportion to 1/n, and the sum of all 1/n."""
+    total = 0.0
+    for c in range(clusters.open[0]):
+        total += 1.0 / clusters.n_atoms[c]
+    target = rng.random() * total
+    for c in range(clusters.open[0] - 1):
+        target -= 1.0 / clusters.n_atoms[c]
+        if target < 0.0:
+            return c, total
+    return clusters.open[0] - 1, total
+
+
+@kernel
+def _log_elsewhere(scores, k, c):
+    total = -np.inf
+    for other in range(k):
+        if other != c:
+            total = log_add(total, scores[other])
+    return total
+
+
+@kernel
+def _log_growth_ratio(log_joining, log_z, m, n_c, n_other, total):
+    """Of growth from n_c atoms by one of a cluster of n_other atoms, when the sum of 1/n is `total` before it."""
+    after = total - 1.0 / n_c - 1.0 / n_other + 1.0 / (n_c + 1) + 1.0 / (n_other - 1)
+    odds = (m - n_c) / (n_c + 1) * (total * n_c) / (after * (n_c + 1))
+    return log_joining - log_z + math.log(odds)
+
+
+@kernel
+def grow_or_shrink(work, rng):
+    """One proposal; returns whether it was accepted."""
+    clusters, labels, n_atoms = work.clusters, work.labels, work.clusters.n_atoms
+    m, k = labels.shape[0], clusters.open[0]
+    log_uniform = math.log(rng.random())
+    growing = rng.random() < 0.5
+    c, total = _draw_cluster(clusters, rng)
+    if k == 1 or (not growing and n_atoms[c] == 1):
+        return False
+    if growing:
+        x = rng.integers(0, m)
+        while labels[x] == c:
+            x = rng.integers(0, m)
+        target, other = c, labels[x]
+        if n_atoms[other] == 1:
+            return False
+        score_places(work, x)
+        log_z = _log_elsewhere(clusters.scores, k, c)
+        ratio = _log_growth_ratio(clusters.scores[c], log_z, m, n_atoms[c], n_atoms[other], total)
+    else:
+        left, x = rng.integers(0, n_atoms[c]), -1
+        while left >= 0:
+            x += 1
+            if labels[x] == c:
+                left -= 1
+        score_places(work, x)
+        staying, log_z = clusters.scores[c], _log_elsewhere(clusters.scores, k, c)
+        clusters.scores[c] = -np.inf
+        target = draw_index(clusters.scores, k, rng)
+        n_c, n_target = n_atoms[c], n_atoms[target]
+        before = total - 1.0 / n_c - 1.0 / n_target + 1.0 / (n_c - 1) + 1.0 / (n_target + 1)
+        ratio = -_log_growth_ratio(staying, log_z, m, n_c - 1, n_target + 1, before)
+    note_proposal(work.acceptance, GROWTH_AND_LOSS, ratio, log_uniform < ratio)
+    if log_uniform >= ratio:
+        return False
+    move_atom(work, x, target)
+    return True
+
+
+@kernel
+def growths_and_losses(work, count, begin, rng):
+    """Moves begin..count-1; returns how many are done, which is all."""
+    for _ in range(begin, count):
+        grow_or_shrink(work, rng)
+    return count
