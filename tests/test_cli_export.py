@@ -26,7 +26,7 @@ MODELS: dict[str, Any] = {
     "chains": lambda: dtree.DPMixtureMCMC("gibbs", "gaussian-diag", chains=2, draws=8, warmup=4, random_state=0),
     "mixture": lambda: dtree.DPMixtureVB(family="gaussian-diag", truncation=12, random_state=0),
 }
-HAVE_TREES = ("tree", "diffusion")
+HAVE_TREES = ("tree", "diffusion", "chains")
 
 
 @pytest.fixture(scope="module", params=MODELS)

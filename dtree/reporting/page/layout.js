@@ -129,8 +129,8 @@ class TreeModel {
   facts(k) {
     const digits = (v) => (v === undefined || v === null ? "–" : v >= 0.0005 && v < 0.9995 ? v.toFixed(3) : v >= 0.9995 ? "1.000" : v === 0 ? "0" : v.toExponential(1));
     const list = [["rows", this.size[k].toLocaleString("en")], ["level", String(this.level[k])]];
-    if (this.data.r) list.push(["r", digits(this.isFork(k) ? this.data.r[k - this.m] : 1)]);
-    if (this.data.p) list.push(["p(cluster)", digits(this.data.p[k])]);
+    if (this.data.r) list.push([this.data.words[0], digits(this.isFork(k) ? this.data.r[k - this.m] : 1)]);
+    if (this.data.p) list.push([this.data.words[1], digits(this.data.p[k])]);
     if (this.isFork(k)) {
       if (this.data.scale === "odds") list.push(["log odds against", this.height(k).toPrecision(4)]);
       else list.push(["parted at time", (1 - this.height(k)).toPrecision(4)]);
