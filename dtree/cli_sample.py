@@ -250,9 +250,10 @@ def predict_run(
     check_file(target, overwrite)
     rows = read_rows(data, leave_out=leave_out)
     model = open_run(run)
-    from dtree.cli import _framed, _same_features
+    from dtree.cli import _same_features
+    from dtree.core.names import framed
 
-    X = _framed(*_same_features(rows, model))
+    X = framed(*_same_features(rows, model))
     with progress_bar():
         labels, log_density = model.predict(X), model.score_samples(X)
     write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
