@@ -68,6 +68,10 @@ def sample(
     """
     from dtree.store.run import check_output
 
+    if out_.exists():
+        raise ValueError(
+            f"{out_} exists already: choose another name, or carry on with 'dtree resume {out_}' if it was stopped"
+        )
     check_output(out_)
     from dtree.engine.chains import sample_dataset
 
@@ -174,10 +178,19 @@ def _print_result(run: Path, started: float) -> None:
 def describe_chains(model: Any, ending: str = "") -> None:
     """What fitted chains found, and how well they agree."""
     out().print(
-        f"{model.partitions_.shape[2]:,} leaves: [bold]{model.n_clusters_} clusters[/bold] in the point estimate of "
-        f"{model.chains} chains of {model.draws} draws{ending}"
+        f"{model.partitions_.shape[2]:,} leaves: [bold]{several(model.n_clusters_, 'cluster')}[/bold] in the point estimate of "
+        f"{several(model.chains, 'chain')} of {several(model.draws, 'draw')}{ending}"
     )
     _print_summary(model)
+
+
+def several(count: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> several(1, "chain"), several(4, "chain")
+    ('1 chain', '4 chains')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _print_summary(model: Any) -> None:
@@ -218,12 +231,13 @@ def describe_run(run: Path) -> None:
     opened = ChainRun(run)
     at, settings = opened.attributes, opened.settings
     say(
-        f"{settings['chains']} chains of {settings['draws']} draws after {at['warmup']} sweeps, sampler {settings['sampler']}"
+        f"{several(settings['chains'], 'chain')} of {several(settings['draws'], 'draw')} after {at['warmup']} sweeps, "
+        f"sampler {settings['sampler']}"
     )
     if opened.done:
         model = open_run(run)
         say(
-            f"{model.partitions_.shape[2]:,} leaves ({at['leaves']}), {model.n_clusters_} clusters in the point estimate"
+            f"{model.partitions_.shape[2]:,} leaves ({at['leaves']}), {several(model.n_clusters_, 'cluster')} in the point estimate"
         )
         _print_summary(model)
     else:

@@ -49,7 +49,7 @@ def test_the_run_is_that_of_the_estimator(folder: Path) -> None:
 
 def test_info_shows_summaries(folder: Path) -> None:
     text = _run("info", str(folder / "run.zarr")).stdout
-    assert "1 chains of 30 draws after 100 sweeps, sampler gibbs" in text
+    assert "1 chain of 30 draws after 100 sweeps, sampler gibbs" in text
     assert "ess_bulk" in text
     assert "n_clusters" in text
     assert "DiagonalGaussian" in text
@@ -68,6 +68,49 @@ def test_predict_writes_labels_and_densities(folder: Path, tmp_path: Path) -> No
         "predict", str(folder / "run.zarr"), str(tmp_path / "wide.npy"), "--out", str(tmp_path / "w.csv"), code=2
     )
     assert "5 features" in wide.output
+
+
+def test_names_reach_predictions_exports_and_the_page(tmp_path: Path) -> None:
+    text = "who,width,height,kind\n" + "".join(f"r{i},{a},{b},{'xy'[i % 2]}\n" for i, (a, b) in enumerate(rows()))
+    (tmp_path / "x.csv").write_text(text)
+    (tmp_path / "turned.csv").write_text(
+        "height,width,name\n" + "".join(f"{b},{a},n{i}\n" for i, (a, b) in enumerate(rows()))
+    )
+    run = str(tmp_path / "run.zarr")
+    _run(
+        "sample",
+        str(tmp_path / "x.csv"),
+        "--labels-column",
+        "kind",
+        "--out",
+        run,
+        "--chains",
+        "1",
+        "--draws",
+        "30",
+        *FEW,
+    )
+    _run(
+        "export",
+        run,
+        "--labels",
+        str(tmp_path / "l.csv"),
+        "--newick",
+        str(tmp_path / "t.nwk"),
+        "--picture",
+        str(tmp_path / "t.png"),
+    )
+    labels = pandas.read_csv(tmp_path / "l.csv")
+    assert labels["row"].tolist() == [f"r{i}" for i in range(40)]
+    assert np.array_equal(labels["label"], dtree.open(run).labels_)
+    assert "r39:" in (tmp_path / "t.nwk").read_text()
+    for name in ("x", "turned"):
+        _run("predict", run, str(tmp_path / f"{name}.csv"), "--out", str(tmp_path / f"p_{name}.csv"))
+    there, turned = (pandas.read_csv(tmp_path / f"p_{name}.csv") for name in ("x", "turned"))
+    np.testing.assert_allclose(there["log_density"], turned["log_density"])
+    assert turned["row"].tolist() == [f"n{i}" for i in range(40)]
+    _run("report", run, "-o", str(tmp_path / "page.html"))
+    assert "r39" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,15 @@ class Watch:
         clusters = [status.now_clusters for status in self.latest.values()]
         best = max(status.now_log_joint for status in self.latest.values())
         return (
-            f"{len(draws)} chains, {min(draws)} to {max(draws)} draws, {min(clusters)} to {max(clusters)} clusters, "
-            f"best log joint {best:.1f}, {self.agreement()}"
+            f"{_range(len(draws), len(draws), 'chain')}, {_range(min(draws), max(draws), 'draw')}, "
+            f"{_range(min(clusters), max(clusters), 'cluster')}, best log joint {best:.1f}, {self.agreement()}"
         )
+
+
+def _range(low: int, high: int, what: str) -> str:
+    """How many there are.
+
+    >>> _range(1, 1, "chain"), _range(2, 5, "draw")
+    ('1 chain', '2 to 5 draws')
+    """
+    return f"{low if low == high else f'{low} to {high}'} {what}{'' if low == high == 1 else 's'}"

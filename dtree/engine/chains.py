@@ -94,14 +94,14 @@ def sample_dataset(
         origin = _prepare_from_rows(estimator, data_or_run, labels_column)
     # Names are kept as they were given; objects come back with the model.
     names = {name: value for name, value in (("family", family), ("prior", prior)) if isinstance(value, str)}
-    return _carry_on(_new_run(out, estimator, origin, names, block_draws), client, progress)
+    return _begin(_new_run(out, estimator, origin, names, block_draws), client, progress)
 
 
 def run_chains(estimator: DPMixtureMCMC, out: Path, client: Client | None) -> list[tuple[Draws, Checkpoint]]:
     """Run the chains of an estimator whose leaves are prepared into the new folder `out`; what each drew, and where it stopped."""
     names = {name: value for name in ("family", "prior") if isinstance(value := getattr(estimator, name), str)}
     origin = {"data": "an array", "leaves": "rows", "labels_column": None}
-    return _results(ChainRun(_carry_on(_new_run(out, estimator, origin, names), client, None)))
+    return _results(ChainRun(_begin(_new_run(out, estimator, origin, names), client, None)))
 
 
 def _new_run(
@@ -237,6 +237,16 @@ def resume(path: str | os.PathLike[str], client: Client | None = None, progress:
     if not run.attributes.get("prepared"):
         raise ValueError(f"{run.path} was stopped before its data were read: remove the folder and sample again")
     return _carry_on(run, client, progress)
+
+
+def _begin(run: ChainRun, client: Client | None, progress: OnProgress | None) -> Path:
+    """The first go; chains that cannot even start leave nothing behind."""
+    try:
+        return _carry_on(run, client, progress)
+    except ValueError:
+        if not any(run.blocks(chain) for chain in range(run.settings["chains"])):
+            shutil.rmtree(run.path, ignore_errors=True)
+        raise
 
 
 def _carry_on(run: ChainRun, client: Client | None, progress: OnProgress | None) -> Path:

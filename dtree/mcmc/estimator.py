@@ -182,7 +182,9 @@ class InMemoryDPMixtureMCMC(ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         from arviz_stats import summary
 
-        return summary(self.posterior_, round_to="none")
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", RuntimeWarning)  # chains that never moved have no R-hat; NaN says so
+            return summary(self.posterior_, round_to="none")
 
     def coclustering(self, rows: Any = None, least: float | None = None) -> Any:
         """Posterior probability that two rows are in one cluster, for all rows or those with the given numbers.

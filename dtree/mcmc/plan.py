@@ -25,7 +25,7 @@ class Plan(NamedTuple):
 # As long as a chain is young most moves are splits and merges, which find the large clusters, and full Gibbs sweeps; later they are
 # rarely accepted, and the others mix.
 EAGER_SWEEPS = 200
-YOUNG, LATER = Plan(20, 10, 50, 20, 200, 0.4), Plan(4, 8, 50, 50, 200, 0.05)
+YOUNG, LATER = Plan(20, 10, 50, 20, 200, 0.4), Plan(2, 4, 50, 50, 100, 0.02)
 PAPER_SIZE = Plan(20, 0, 0, 0, 100, 0.0)  # as much as [LC15] does in a sweep, to compare speeds
 
 

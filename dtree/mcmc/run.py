@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtree.mcmc.hyperparameters import parameter_vector
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.start import start_of_chain, starting_point
 
@@ -109,8 +110,19 @@ def _checkpoint(state: Any, rng: np.random.Generator, sweep: int) -> Checkpoint:
 
 
 def _rebuilds(warmup: int) -> set[int]:
-    """Sweeps at which a guide is rebuilt: fixed in advance, all in the warm-up."""
-    return {warmup // 4, warmup // 2} - {0}
+    """Sweeps at which a guide is rebuilt, fixed in advance: a greedy tree may hide a cluster, but seldom twice."""
+    return {20, 60, 180, warmup // 4, warmup // 2} - {0}
+
+
+def _with_new_guide(
+    problem: Problem, rebuild: Callable[..., Any], state: Any, rng: np.random.Generator, warming: bool
+) -> Any:
+    """The state with a new guide: in the warm-up at its own hyperparameters, later at those of the model, since a guide that knew of the
+    state would no longer leave the posterior invariant."""
+    if warming:
+        return rebuild(problem, state, rng)
+    fixed = state._replace(prior=parameter_vector(problem.model.prior))
+    return rebuild(problem, fixed, rng)._replace(prior=state.prior, log_joint=state.log_joint)
 
 
 def run_chain(
@@ -121,6 +133,7 @@ def run_chain(
     warmup: int = 0,
     thin: int = 1,
     time_limit: float | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Draws, Checkpoint]:
     """Run `sweeps` more sweeps; those from sweep number `warmup` on are recorded, every `thin`-th.
 
@@ -141,13 +154,13 @@ def run_chain(
     first = int(checkpoint["sweep"])
     rebuilds = _rebuilds(warmup) if hasattr(import_module(rule.module), "rebuild") else set()
     kept: list[tuple[np.ndarray, np.ndarray, float, int, float]] = []
-    clock = time.perf_counter()
+    began = clock()
     sweep = first
     for sweep in range(first, first + sweeps):
         if sweep in rebuilds:
-            state = rule.function("rebuild")(problem, state, rng)
+            state = _with_new_guide(problem, rule.function("rebuild"), state, rng, sweep < warmup)
         state = step(problem, state, rng)
-        elapsed = time.perf_counter() - clock
+        elapsed = clock() - began
         if sweep >= warmup and (sweep - warmup) % thin == 0:
             k = int(state.labels.max()) + 1
             kept.append((state.labels.astype(smallest_type(k)), state.prior, float(state.log_joint), k, elapsed))

@@ -1,11 +1,12 @@
 """Moves of single atoms where they matter: small clusters that grow and shrink, and Gibbs moves of restless atoms.
 
 Besides its large clusters a partition has a few small ones, mostly any two or three atoms of one large cluster. A Gibbs sweep visits all
-atoms to change them. Here a cluster c is drawn with probability proportional to 1/n_c and, by a coin, grows by an atom drawn uniformly from
-the others, or loses one of its atoms, drawn uniformly, to another cluster drawn by the weights J of a Gibbs move. With A the
-state before and B after growth by x, S the sum of 1/n over all clusters, and Z = the sum of J(x) over the clusters other than c,
+atoms to change them. Here a cluster c is drawn with probability proportional to 1/n_c and, by a coin, grows by an atom x, or loses
+one of its atoms, drawn uniformly, to another cluster drawn by the weights J of a Gibbs move. The atom to grow by is drawn with a
+probability q(x | c) that favours the blocks of a fixed partition (that of the guide) in which the atoms of c lie. With A the state before and B
+after growth by x, S the sum of 1/n over all clusters, and Z = the sum of J(x) over the clusters other than c,
 
-    growth is accepted with min(1, J_c(x)/Z (m - n_c(A))/n_c(B) (S_A n_c(A))/(S_B n_c(B))), a loss with the inverse.
+    growth is accepted with min(1, J_c(x)/Z 1/(n_c(B) q(x | c)) (S_A n_c(A))/(S_B n_c(B))), a loss with the inverse.
 
 An atom that is a cluster by itself neither joins (it dies in `births`) nor is made, so the number of clusters stays.
 """
@@ -13,6 +14,7 @@ An atom that is a cluster by itself neither joins (it dies in `births`) nor is m
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,26 @@ from dtree.core.tree import log_add
 from dtree.core.verbs import log_kappa
 from dtree.mcmc.clusters import GROWTH_AND_LOSS, NEGLIGIBLE, draw_index, move_atom, note_proposal
 from dtree.mcmc.scores import join_gains, leave_gain
+
+NEAR = 0.9  # share of growth within the blocks of a cluster's atoms; the rest is drawn from all atoms
+
+
+class Blocks(NamedTuple):
+    """A fixed partition of the atoms: atoms[start[b]:start[b + 1]] are those of block b."""
+
+    of: np.ndarray  # (m,) block of each atom
+    start: np.ndarray  # (b + 1,)
+    atoms: np.ndarray  # (m,)
+
+
+def blocks_of(labels: np.ndarray) -> Blocks:
+    """The blocks of labels (m,).
+
+    >>> blocks_of(np.array([0, 1, 0])).atoms.tolist()
+    [0, 2, 1]
+    """
+    start = np.concatenate([[0], np.cumsum(np.bincount(labels))])
+    return Blocks(labels.astype(np.int64), start.astype(np.int64), np.argsort(labels, kind="stable").astype(np.int64))
 
 
 @kernel
@@ -79,15 +101,38 @@ def _log_elsewhere(scores, k, c):
 
 
 @kernel
-def _log_growth_ratio(log_joining, log_z, m, n_c, n_other, total):
+def _member(labels, c, number):
+    """The atom with this number among those of cluster c."""
+    atom = -1
+    while number >= 0:
+        atom += 1
+        if labels[atom] == c:
+            number -= 1
+    return atom
+
+
+@kernel
+def _chance_of_growth_by(blocks, labels, x, c, n_c):
+    """q(x | c) for a cluster c of n_c atoms, x not counted among them."""
+    block = blocks.of[x]
+    near = 0
+    for atom in range(labels.shape[0]):
+        if labels[atom] == c and blocks.of[atom] == block and atom != x:
+            near += 1
+    size = blocks.start[block + 1] - blocks.start[block]
+    return NEAR * near / (n_c * size) + (1.0 - NEAR) / labels.shape[0]
+
+
+@kernel
+def _log_growth_ratio(log_joining, log_z, chance, n_c, n_other, total):
     """Of growth from n_c atoms by one of a cluster of n_other atoms, when the sum of 1/n is `total` before it."""
     after = total - 1.0 / n_c - 1.0 / n_other + 1.0 / (n_c + 1) + 1.0 / (n_other - 1)
-    odds = (m - n_c) / (n_c + 1) * (total * n_c) / (after * (n_c + 1))
+    odds = 1.0 / ((n_c + 1) * chance) * (total * n_c) / (after * (n_c + 1))
     return log_joining - log_z + math.log(odds)
 
 
 @kernel
-def grow_or_shrink(work, rng):
+def grow_or_shrink(work, blocks, rng):
     """One proposal; returns whether it was accepted."""
     clusters, labels, n_atoms = work.clusters, work.labels, work.clusters.n_atoms
     m, k = labels.shape[0], clusters.open[0]
@@ -98,27 +143,26 @@ def grow_or_shrink(work, rng):
         return False
     if growing:
         x = rng.integers(0, m)
-        while labels[x] == c:
-            x = rng.integers(0, m)
+        if rng.random() < NEAR:
+            block = blocks.of[_member(labels, c, rng.integers(0, n_atoms[c]))]
+            x = blocks.atoms[rng.integers(blocks.start[block], blocks.start[block + 1])]
         target, other = c, labels[x]
-        if n_atoms[other] == 1:
+        if other == c or n_atoms[other] == 1:
             return False
         score_places(work, x)
         log_z = _log_elsewhere(clusters.scores, k, c)
-        ratio = _log_growth_ratio(clusters.scores[c], log_z, m, n_atoms[c], n_atoms[other], total)
+        chance = _chance_of_growth_by(blocks, labels, x, c, n_atoms[c])
+        ratio = _log_growth_ratio(clusters.scores[c], log_z, chance, n_atoms[c], n_atoms[other], total)
     else:
-        left, x = rng.integers(0, n_atoms[c]), -1
-        while left >= 0:
-            x += 1
-            if labels[x] == c:
-                left -= 1
+        x = _member(labels, c, rng.integers(0, n_atoms[c]))
         score_places(work, x)
         staying, log_z = clusters.scores[c], _log_elsewhere(clusters.scores, k, c)
         clusters.scores[c] = -np.inf
         target = draw_index(clusters.scores, k, rng)
         n_c, n_target = n_atoms[c], n_atoms[target]
         before = total - 1.0 / n_c - 1.0 / n_target + 1.0 / (n_c - 1) + 1.0 / (n_target + 1)
-        ratio = -_log_growth_ratio(staying, log_z, m, n_c - 1, n_target + 1, before)
+        chance = _chance_of_growth_by(blocks, labels, x, c, n_c - 1)
+        ratio = -_log_growth_ratio(staying, log_z, chance, n_c - 1, n_target + 1, before)
     note_proposal(work.acceptance, GROWTH_AND_LOSS, ratio, log_uniform < ratio)
     if log_uniform >= ratio:
         return False
@@ -127,8 +171,8 @@ def grow_or_shrink(work, rng):
 
 
 @kernel
-def growths_and_losses(work, count, begin, rng):
+def growths_and_losses(work, blocks, count, begin, rng):
     """Moves begin..count-1; returns how many are done, which is all."""
     for _ in range(begin, count):
-        grow_or_shrink(work, rng)
+        grow_or_shrink(work, blocks, rng)
     return count

@@ -42,7 +42,7 @@ from dtree.mcmc.guide import Guide, draw_leaf, draw_weighted, make_guide, uncert
 from dtree.mcmc.plan import YOUNG, Plan, plan_at
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.scores import refresh_slot
-from dtree.mcmc.small_clusters import growths_and_losses, restlessness
+from dtree.mcmc.small_clusters import Blocks, blocks_of, growths_and_losses, restlessness
 
 POLISHING_ROUNDS = 2
 LEAST_RESTLESS = 0.3  # every atom is visited at least so often, in shares of the mean
@@ -59,6 +59,7 @@ class State(NamedTuple):
     guide_weight: np.ndarray  # (2m-1,)
     guide_birth: np.ndarray  # (2m-1,) weights of births
     guide_visit: np.ndarray  # (m,) weights of Gibbs moves
+    guide_block: np.ndarray  # (m,) clusters of the guide's own partition
     age: np.ndarray  # () sweeps since the start
 
 
@@ -68,21 +69,22 @@ def init(problem: Problem, labels: np.ndarray, prior: np.ndarray, rng: np.random
     if problem.m == 1:
         nothing = np.empty(0, dtype=np.int64)
         log_joint = np.array(problem.log_joint(labels, at))
-        return State(labels, prior, log_joint, nothing, nothing.copy(), np.ones(1), np.ones(1), np.ones(1), np.array(0))
+        one, block = np.ones(1), np.zeros(1, dtype=np.int64)
+        return State(labels, prior, log_joint, nothing, nothing.copy(), one, one, one, block, np.array(0))
     tree = incremental_tree(
         Model(problem.model.family, at, problem.model.coarsening), problem.atoms, rng.permutation(problem.m)
     )
     weight = uncertainty_weights(tree)
     guide = make_guide(tree.left, tree.right, weight)
-    birth, visit = _atom_weights(problem, guide, canonical(tree.cut()), prior, rng)
+    birth, visit, block = _atom_weights(problem, guide, canonical(tree.cut()), prior, rng)
     log_joint = np.array(problem.log_joint(labels, at))
-    return State(labels, prior, log_joint, tree.left, tree.right, weight, birth, visit, np.array(0))
+    return State(labels, prior, log_joint, tree.left, tree.right, weight, birth, visit, block, np.array(0))
 
 
 def _atom_weights(
     problem: Problem, guide: Guide, labels: np.ndarray, prior: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Odds of births (2m-1,) and weights of visits (m,) by the tree's own partition, after a few sweeps from it.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Odds of births (2m-1,), weights of visits (m,) and clusters (m,) of the tree's own partition, after a few sweeps from it.
 
     The chain's partition has no part in them.
     """
@@ -94,7 +96,7 @@ def _atom_weights(
     odds, restless = np.empty(2 * problem.m - 1), np.empty(problem.m)
     birth_odds(work, guide, odds)
     restlessness(work, restless)
-    return odds, restless + LEAST_RESTLESS * restless.mean() + 1e-12
+    return odds, restless + LEAST_RESTLESS * restless.mean() + 1e-12, canonical(work.labels)
 
 
 def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
@@ -102,14 +104,16 @@ def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
     return init(problem, state.labels, state.prior, rng)._replace(age=state.age)
 
 
-def guide_of(problem: Problem, state: State) -> tuple[Guide, np.ndarray, np.ndarray]:
-    """The guide in the form kernels take, cumulative weights of births and of visits; kept with the problem while the state's
-    columns are the same objects."""
+def guide_of(problem: Problem, state: State) -> tuple[Guide, np.ndarray, np.ndarray, Blocks]:
+    """The guide in the form kernels take, cumulative weights of births and of visits, and blocks; kept with the problem while the
+    state's columns are the same objects."""
     kept = getattr(problem, "_guide", None)
     if kept is None or kept[0] is not state.guide_left or kept[1] is not state.guide_weight:
         guide = make_guide(state.guide_left, state.guide_right, state.guide_weight)
         births, visits = np.cumsum(state.guide_birth), np.cumsum(state.guide_visit)
-        problem._guide = kept = (state.guide_left, state.guide_weight, guide, births, visits)  # type: ignore[attr-defined]
+        blocks = blocks_of(state.guide_block)
+        kept = (state.guide_left, state.guide_weight, guide, births, visits, blocks)
+        problem._guide = kept  # type: ignore[attr-defined]
     return kept[2:]
 
 
@@ -273,13 +277,13 @@ def sweep(problem: Problem, state: State, plan: Plan, rng: np.random.Generator) 
     work = problem.load(state.labels, prior)
     everyone = np.arange(problem.m)
     if problem.m > 1:
-        guide, births, visits = guide_of(problem, state)
+        guide, births, visits, blocks = guide_of(problem, state)
         splits, moves = plan.split_merges, plan.subtree_moves
         work = problem.repeat(work, guided_moves, splits + moves, guide, splits, moves, rng)
         work = problem.repeat(
             work, births_and_deaths, plan.births_and_deaths, guide, births, plan.births_and_deaths, rng
         )
-        work = problem.repeat(work, growths_and_losses, plan.growths_and_losses, plan.growths_and_losses, rng)
+        work = problem.repeat(work, growths_and_losses, plan.growths_and_losses, blocks, plan.growths_and_losses, rng)
         visited = everyone
         if rng.random() >= plan.chance_of_full_sweep(problem.m):
             drawn = np.searchsorted(visits, rng.random(plan.visits) * visits[-1], side="right")

@@ -210,6 +210,7 @@ def test_a_chain_that_cannot_start(tmp_path):
     hopeless = DiagonalGaussian([0.0, 0.0], 1e-300, 1e-300, [1e-300, 1e-300])
     with pytest.raises(ValueError, match="chain 0 cannot start: the log joint of its first partition"):
         sample_dataset(1e140 * rows(), tmp_path / "run", "gibbs", 2, 10, family=hopeless, prior="dp")
+    assert not (tmp_path / "run").exists()
 
 
 def test_all_rows_equal(tmp_path):

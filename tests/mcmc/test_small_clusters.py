@@ -10,9 +10,11 @@ import pytest
 from dtree.core.partition import all_partitions, clusters_of
 from dtree.mcmc.clusters import canonical
 from dtree.mcmc.problem import Problem
-from dtree.mcmc.small_clusters import grow_or_shrink, restlessness
+from dtree.mcmc.small_clusters import NEAR, blocks_of, grow_or_shrink, restlessness
 from tests.mcmc.test_births import N, problem
 from tests.naive.mcmc import log_phi_function, partition_posterior
+
+BLOCK = np.array([0, 1, 0, 0, 1])
 
 
 def naive_matrix(found: Problem) -> np.ndarray:
@@ -33,7 +35,8 @@ def naive_matrix(found: Problem) -> np.ndarray:
         after = (partition - {c, source}) | {c | {x}, rest}
         elsewhere = {other: joining(other, x) for other in after if other != c | {x}}
         back = chance(after, c | {x}) / len(c | {x}) * elsewhere[rest] / sum(elsewhere.values())
-        return after, 0.5 * chance(partition, c) / (N - len(c)), 0.5 * back
+        near = np.mean([(BLOCK[y] == BLOCK[x]) / np.count_nonzero(BLOCK[x] == BLOCK) for y in c])
+        return after, 0.5 * chance(partition, c) * (NEAR * near + (1 - NEAR) / N), 0.5 * back
 
     def worth(partition):
         return sum(log_phi(c) for c in partition)
@@ -70,7 +73,7 @@ def test_the_kernel_draws_from_it() -> None:
         counts = np.zeros(len(partitions))
         for _ in range(draws):
             work = found.load(partitions[row], found.model.prior)
-            grow_or_shrink(work, rng)
+            grow_or_shrink(work, blocks_of(BLOCK), rng)
             counts[index[tuple(canonical(work.labels))]] += 1
         error = np.sqrt(matrix[row] * (1 - matrix[row]) / draws)
         assert np.all(np.abs(counts / draws - matrix[row]) < 5 * error + 1e-9)
