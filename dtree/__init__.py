@@ -18,7 +18,7 @@ _HOME = {
     "DiagonalGaussian": "dtree.core.families",
     "DPMixtureMCMC": "dtree.mcmc.estimator",
     "DPMixtureVB": "dtree.variational.estimator",
-    "DiffusionTree": "dtree.diffusion.estimator",
+    "DiffusionTree": "dtree.engine.diffusion_estimator",
     "DirichletProcess": "dtree.core.priors",
     "Gaussian": "dtree.core.families",
     "GeneralizedGamma": "dtree.core.priors",
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dtree.core.priors import DirichletProcess as DirichletProcess
     from dtree.core.priors import GeneralizedGamma as GeneralizedGamma
     from dtree.core.tree import Tree as Tree
-    from dtree.diffusion.estimator import DiffusionTree as DiffusionTree
+    from dtree.engine.diffusion_estimator import DiffusionTree as DiffusionTree
     from dtree.engine.estimators import BayesKMeans as BayesKMeans
     from dtree.engine.estimators import BayesKMeansBHC as BayesKMeansBHC
     from dtree.estimators import BHC as BHC

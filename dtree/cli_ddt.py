@@ -29,6 +29,9 @@ def ddt(
     ] = "laplace",
     likelihood: Annotated[str, typer.Option(help="gaussian, or probit for rows of 0 and 1.")] = "gaussian",
     permutations: Annotated[int, typer.Option(min=1, help="Independent searches; with mcmc, chains.")] = 3,
+    init: Annotated[
+        str, typer.Option(help="Where searches start: sequential, or bhc for the tree of BHC.")
+    ] = "sequential",
     steps: Annotated[
         int | None, typer.Option(min=0, help="Search steps of each permutation; 100 + rows when left out.")
     ] = None,
@@ -78,9 +81,11 @@ def ddt(
                 progress=show,
                 row_names=None if rows is None else rows.row_names,
                 labels_column=labels_column,
+                data_name=str(Path(data).resolve()) if Path(data).exists() else data,
                 inference=inference,
                 likelihood=likelihood,
                 n_permutations=permutations,
+                init=init,
                 search_steps=steps,
                 posterior_sweeps=sweeps,
                 mcmc_draws=draws,
@@ -141,7 +146,7 @@ def describe_run(run: Path) -> None:
     opened = RunFolder(run)
     at = opened.attributes
     source = opened.source
-    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {source.path}")
+    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {at.get('data_name') or source.path}")
     if opened.done:
         describe_tree(open_run(run), at.get("row_names"))
     else:
@@ -166,9 +171,13 @@ def describe_tree(model: Any, row_names: list[str] | None) -> None:
     if not model.converged_:
         bad = [message for message in model.messages_ if message != "converged"]
         say(f"not converged on {len(bad)} of {len(model.messages_)} trees: {bad[0]}")
-    units = "each column" if model.prepared_.affine.by_column else "principal axes"
-    noise = float(np.average(model.noise_, weights=model.prepared_.rows))
-    say(f"sigma2 {model.sigma2_:.4g}, c {model.c_:.4g}, noise {noise:.4g} of sigma2, scaled by {units}")
+    if model.likelihood == "probit":
+        told = f"paths start at {model.prepared_.affine.offset[0]:.4g}"
+    else:
+        units = "each column" if model.prepared_.affine.by_column else "principal axes"
+        noise = float(np.average(model.noise_, weights=model.prepared_.rows))
+        told = f"noise {noise:.4g} of sigma2, scaled by {units}"
+    say(f"sigma2 {model.sigma2_:.4g}, c {model.c_:.4g}, {told}")
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     say(f"{model.n_clusters_} clusters at the cut, the largest of {sizes.max()} rows")
     if row_names is not None and len(row_names) == len(model.labels_):
