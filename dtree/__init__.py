@@ -18,7 +18,7 @@ _HOME = {
     "DiagonalGaussian": "dtree.core.families",
     "DPMixtureMCMC": "dtree.engine.chain_estimator",
     "DPMixtureVB": "dtree.engine.variational_estimator",
-    "DiffusionTree": "dtree.diffusion.estimator",
+    "DiffusionTree": "dtree.engine.diffusion_estimator",
     "DirichletProcess": "dtree.core.priors",
     "Gaussian": "dtree.core.families",
     "GeneralizedGamma": "dtree.core.priors",
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from dtree.core.priors import DirichletProcess as DirichletProcess
     from dtree.core.priors import GeneralizedGamma as GeneralizedGamma
     from dtree.core.tree import Tree as Tree
-    from dtree.diffusion.estimator import DiffusionTree as DiffusionTree
     from dtree.engine.chain_estimator import DPMixtureMCMC as DPMixtureMCMC
+    from dtree.engine.diffusion_estimator import DiffusionTree as DiffusionTree
     from dtree.engine.estimators import BayesKMeans as BayesKMeans
     from dtree.engine.estimators import BayesKMeansBHC as BayesKMeansBHC
     from dtree.engine.incremental_estimator import IncrementalBHC as IncrementalBHC

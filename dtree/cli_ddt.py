@@ -12,7 +12,7 @@ import typer
 
 from dtree.cli_cluster import Cluster, stopped
 from dtree.cli_console import err, out, say
-from dtree.cli_output import check_ending, check_file, write_columns
+from dtree.cli_predict import ANY_SIZE, as_fitted, predict_here
 
 
 def ddt(
@@ -29,6 +29,9 @@ def ddt(
     ] = "laplace",
     likelihood: Annotated[str, typer.Option(help="gaussian, or probit for rows of 0 and 1.")] = "gaussian",
     permutations: Annotated[int, typer.Option(min=1, help="Independent searches; with mcmc, chains.")] = 3,
+    init: Annotated[
+        str, typer.Option(help="Where searches start: sequential, or bhc for the tree of BHC.")
+    ] = "sequential",
     steps: Annotated[
         int | None, typer.Option(min=0, help="Search steps of each permutation; 100 + rows when left out.")
     ] = None,
@@ -78,9 +81,11 @@ def ddt(
                 progress=show,
                 row_names=None if rows is None else rows.row_names,
                 labels_column=labels_column,
+                data_name=str(Path(data).resolve()) if Path(data).exists() else data,
                 inference=inference,
                 likelihood=likelihood,
                 n_permutations=permutations,
+                init=init,
                 search_steps=steps,
                 posterior_sweeps=sweeps,
                 mcmc_draws=draws,
@@ -114,25 +119,19 @@ def predict_run(
     run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str], overwrite: bool = False
 ) -> None:
     """Cluster and log density of each row, into .csv, .npy or .npz here, or chunk by chunk into .zarr."""
-    from dtree.store.readers import read_rows
-
-    check_ending(target, (".csv", ".npy", ".npz", ".zarr"))
-    if target.suffix == ".zarr":
-        from dtree.engine.diffusion import predict_diffusion
-
-        started = time.monotonic()
-        with _client(cluster) as client, err().status("following rows down the trees"):
-            count = predict_diffusion(run, read_rows(data, leave_out=leave_out).X, target, client=client)
-        say(f"{count:,} rows ({count / (time.monotonic() - started):,.0f} rows/s): {target}")
-        return
-    check_file(target, overwrite)
-    rows = read_rows(data, leave_out=leave_out)
     from dtree.engine.diffusion import open_run
 
-    model = open_run(run)
-    labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
-    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
+    if target.suffix != ".zarr":
+        predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out, endings=ANY_SIZE)
+        return
+    from dtree.engine.diffusion import predict_diffusion
+    from dtree.store.readers import read_rows
+
+    started = time.monotonic()
+    X = as_fitted(read_rows(data, leave_out=leave_out), open_run(run))
+    with _client(cluster) as client, err().status("following rows down the trees"):
+        count = predict_diffusion(run, X, target, client=client)
+    say(f"{count:,} rows ({count / (time.monotonic() - started):,.0f} rows/s): {target}")
 
 
 def describe_run(run: Path) -> None:
@@ -143,7 +142,7 @@ def describe_run(run: Path) -> None:
     opened = RunFolder(run)
     at = opened.attributes
     source = opened.source
-    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {source.path}")
+    say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {at.get('data_name') or source.path}")
     if opened.done:
         describe_tree(open_run(run), at.get("row_names"))
     else:
@@ -168,9 +167,13 @@ def describe_tree(model: Any, row_names: list[str] | None) -> None:
     if not model.converged_:
         bad = [message for message in model.messages_ if message != "converged"]
         say(f"not converged on {len(bad)} of {len(model.messages_)} trees: {bad[0]}")
-    units = "each column" if model.prepared_.affine.by_column else "principal axes"
-    noise = float(np.average(model.noise_, weights=model.prepared_.rows))
-    say(f"sigma2 {model.sigma2_:.4g}, c {model.c_:.4g}, noise {noise:.4g} of sigma2, scaled by {units}")
+    if model.likelihood == "probit":
+        told = f"paths start at {model.prepared_.affine.offset[0]:.4g}"
+    else:
+        units = "each column" if model.prepared_.affine.by_column else "principal axes"
+        noise = float(np.average(model.noise_, weights=model.prepared_.rows))
+        told = f"noise {noise:.4g} of sigma2, scaled by {units}"
+    say(f"sigma2 {model.sigma2_:.4g}, c {model.c_:.4g}, {told}")
     sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     say(f"{model.n_clusters_} clusters at the cut, the largest of {sizes.max()} rows")
     if row_names is not None and len(row_names) == len(model.labels_):

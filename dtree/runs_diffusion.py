@@ -10,7 +10,7 @@ from dtree.store.encode import decode, encode
 from dtree.store.run import Contents, Kind, register
 
 if TYPE_CHECKING:
-    from dtree.diffusion.estimator import DiffusionTree
+    from dtree.engine.diffusion_estimator import DiffusionTree
 
 
 def take_apart(model: DiffusionTree) -> Contents:
@@ -27,6 +27,7 @@ def take_apart(model: DiffusionTree) -> Contents:
         # A random generator has no state worth keeping once the fit is done.
         name: None if isinstance(value, np.random.RandomState | np.random.Generator) else value
         for name, value in model.get_params(deep=False).items()
+        if name != "client"  # where it was fitted says nothing about what was found
     }
     settings["parameters"] = encode(parameters, "parameters", arrays)
     names = getattr(model, "feature_names_in_", None)
@@ -36,8 +37,8 @@ def take_apart(model: DiffusionTree) -> Contents:
 
 def put_together(contents: Contents) -> DiffusionTree:
     """The model that `take_apart` was given, bit for bit; ValueError unless its pieces fit together."""
-    from dtree.diffusion.estimator import DiffusionTree
     from dtree.diffusion.records import posterior_from_pieces, prepared_from_pieces
+    from dtree.engine.diffusion_estimator import DiffusionTree
 
     def pieces(part: str) -> tuple[dict[str, np.ndarray], Any]:
         found = {k.removeprefix(f"{part}/"): v for k, v in contents.arrays.items() if k.startswith(f"{part}/")}

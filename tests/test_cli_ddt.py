@@ -46,6 +46,7 @@ def test_fit_info_predict_export(data, tmp_path):
     assert "16 leaves" in told
     assert "3 clusters" in told
     assert "row 0" in told
+    assert f"2 features from {data}" in told
     run("predict", out, data, "--out", tmp_path / "labels.npz")
     found = np.load(tmp_path / "labels.npz")
     assert np.array_equal(found["label"], model.predict(ROWS))
@@ -75,6 +76,7 @@ def test_a_saved_model_is_described_and_exported(tmp_path, data):
         (["--likelihood", "probit"], "binary entries"),
         (["--likelihood", "probit", "--inference", "em"], "probit likelihood works with inference='laplace' only"),
         (["--scaling", "magic"], "scaling must be one of"),
+        (["--clusters", "50"], "16 leaves cannot be cut into 50 clusters"),
     ],
 )
 def test_mistakes_get_one_sentence_and_leave_nothing(change, sentence, data, tmp_path):

@@ -5,10 +5,11 @@ and the constraint 0 < t_b - t_a < 1 say about its length). Gaussian belief prop
 cavities.
 
 - Time prior: the incoming Gaussian is mapped to the Beta of equal mean and variance, multiplied by (1-t)^(cJ-1), and
-  mapped back.
+  mapped back; where no such Beta exists the moments come from quadrature.
 - Branch: with the location messages at the mean times held fixed, the data depend on the branch length through prod_d
   N(gap_d; 0, sigma2 (delta + v_a + v_b)); its moments under the truncated Gaussian cavity are found by quadrature, so
-  that constraint and normal factor are one factor here and no intermediate variance variable is needed.
+  that constraint and normal factor are one factor here and no intermediate variance variable is needed. Lengths and
+  times are bounded, so a cavity of negative precision is as good as any other.
 - 1/sigma2 and c: Gamma mean-field factors. The paper gives sigma2 itself a Gaussian; a Gamma on the precision is its
   EM choice.
 
@@ -35,25 +36,34 @@ from dtree.diffusion.tree import Columns
 NODES, WEIGHTS = leggauss(48)
 
 
-def _log_overlap(mean: float, var: float, site: np.ndarray) -> float:
-    """log of the integral of N(x; mean, var) exp(-tau/2 x^2 + nu x)."""
-    tau, nu = float(site[0]), float(site[1])
-    return -0.5 * math.log(1.0 + tau * var) + (mean * nu + 0.5 * nu * nu * var - 0.5 * mean * mean * tau) / (
-        1.0 + tau * var
-    )
+def _log_gaussian(precision: float, shift: float) -> float:
+    """log of the integral of exp(-precision/2 x^2 + shift x) over all x."""
+    return 0.5 * (math.log(2 * math.pi / precision) + shift * shift / precision)
 
 
-def _node_update(mean: float, var: float, power: float) -> tuple[float, float, float] | None:
-    """Moments of Beta-matched N(mean, var) times (1-t)^power: (log normaliser, mean, variance), None if impossible."""
-    if not (0.0 < mean < 1.0 and 0.0 < var < mean * (1.0 - mean)):
+def _node_moments(precision: float, shift: float, power: float) -> tuple[float, float, float] | None:
+    """log integral, mean and variance over 0 < t < 1 of exp(-precision/2 t^2 + shift t) (1-t)^power.
+
+    A Gaussian that fits into (0, 1) is mapped to the Beta of equal mean and variance, as in the paper; the others (too
+    wide, outside, or of negative precision) are integrated by quadrature. None where the integral does not exist.
+    """
+    if precision > 0.0:
+        mean, var = shift / precision, 1.0 / precision
+        if 0.0 < mean < 1.0 and var < mean * (1.0 - mean):
+            strength = mean * (1.0 - mean) / var - 1.0
+            a, b = mean * strength, (1.0 - mean) * strength
+            if b + power > 0.0:
+                log_z = _log_gaussian(precision, shift) + float(betaln(a, b + power) - betaln(a, b))
+                b += power
+                return log_z, a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1.0))
+    if power <= -1.0:
         return None
-    strength = mean * (1.0 - mean) / var - 1.0
-    a, b = mean * strength, (1.0 - mean) * strength
-    if b + power <= 0.0:
-        return None
-    log_z = betaln(a, b + power) - betaln(a, b)
-    b += power
-    return float(log_z), a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1.0))
+    t = 1.0 - (0.5 * (NODES + 1.0)) ** (1.0 / (power + 1.0))  # takes the power into the measure
+    logs = np.log(0.5 * WEIGHTS / (power + 1.0)) + t * (shift - 0.5 * precision * t)
+    log_z = float(np.logaddexp.reduce(logs))
+    weight = np.exp(logs - log_z)
+    mean = float(weight @ t)
+    return log_z, mean, float(weight @ (t - mean) ** 2)
 
 
 def _start(tree: Columns) -> TimeSites:
@@ -127,12 +137,9 @@ def log_evidence_message_passing(
     c_shape, c_rate = a0 + n - 1, b0 + float((h[n:]).sum())
     value, last, converged, iterations, skipped = -np.inf, -np.inf, False, 0, 0
     message = ""
+    gaussian_times(order, columns.parent, columns.child, work.root, *sites, up, down)
     while iterations < max_iter and not converged:
         iterations += 1
-        _, proper = gaussian_times(order, columns.parent, columns.child, work.root, *sites, up, down)
-        if not proper:
-            message = "a message over times became improper"
-            break
         marginals(order, columns.parent, sites.branch, up, down, moments)
         _set_times(columns, order, moments[:, 0])
         if hyper.c is None:
@@ -140,9 +147,14 @@ def log_evidence_message_passing(
             c_rate = b0 + max(-float((jumps * _expected_log_rest(moments)).sum()), 0.0)
         c = hyper.c if hyper.c is not None else c_shape / c_rate
         model, bound = _model_at(columns, leaves, hyper, c)
-        skipped = _update_sites(
-            sites, model, columns, jumps, moments, up, down, 1.0 if iterations <= 2 and damping >= 0.5 else damping
-        )
+        wanted, skipped = _wanted_sites(sites, model, columns, jumps, moments, up, down)
+        step = 1.0 if iterations <= 2 and damping >= 0.5 else damping
+        moved = _toward(sites, wanted, step)
+        # sites of negative precision are allowed as long as q(t) stays a Gaussian: shorten the step until it is
+        while not gaussian_times(order, columns.parent, columns.child, work.root, *moved, up, down)[1] and step > 1e-4:
+            step *= 0.5
+            moved = _toward(sites, wanted, step)
+        sites = moved
         energy = _energy(sites, model, columns, order, work.root, jumps, up, down, moments)
         if not math.isfinite(energy):
             message = "a message over times became improper"
@@ -152,9 +164,10 @@ def log_evidence_message_passing(
             log_mean = digamma(c_shape) - math.log(c_rate)
             value += (n - 1) * (log_mean - math.log(c)) + a0 * math.log(b0) - gammaln(a0) + (a0 - 1) * log_mean - b0 * c
             value += c_shape - math.log(c_rate) + gammaln(c_shape) + (1 - c_shape) * digamma(c_shape)
-        converged = bool(abs(value - last) < tol * (1.0 + abs(value)) and iterations > 3 and not skipped)
+        close = abs(value - last) < tol * (1.0 + abs(value)) * step / damping  # a shortened step moves less by itself
+        converged = bool(close and iterations > 3 and not skipped)
         last = value
-    if message and damping > 0.2:  # too bold: start again with smaller steps
+    if not converged and damping > 0.1:  # too bold: start again with smaller steps
         return log_evidence_message_passing(tree, leaves, hyper, max_iter=max_iter, tol=tol, damping=0.4 * damping)
     if not converged and not message:
         message = f"message passing did not converge in {max_iter} iterations"
@@ -178,14 +191,11 @@ def _expected_log_rest(moments: np.ndarray) -> np.ndarray:
     return np.where(moments[:, 1] < room, beta, np.log1p(-mean))
 
 
-def _cavity(marginal: np.ndarray, site: np.ndarray) -> tuple[float, float] | None:
-    precision = 1.0 / marginal[1] - site[0]
-    if precision <= 0.0:
-        return None
-    return float((marginal[0] / marginal[1] - site[1]) / precision), float(1.0 / precision)
+def _toward(sites: TimeSites, wanted: TimeSites, step: float) -> TimeSites:
+    return TimeSites(*(old + step * (new - old) for old, new in zip(sites, wanted, strict=True)))
 
 
-def _update_sites(
+def _wanted_sites(
     sites: TimeSites,
     model: _Model,
     tree: Columns,
@@ -193,36 +203,39 @@ def _update_sites(
     moments: np.ndarray,
     up: np.ndarray,
     down: np.ndarray,
-    damping: float,
-) -> int:
-    """One parallel update of all sites; returns how many had an improper cavity and were left alone."""
+) -> tuple[TimeSites, int]:
+    """Sites that match the moments of every factor in its cavity, and how many factors had none (left as they are)."""
     skipped = 0
     n = tree.n_leaves
-    new_branch = sites.branch.copy()
+    node, branch = sites.node.copy(), sites.branch.copy()
     for i in range(2 * n - 1):
-        mean, var = branch_cavity(i, tree.parent, up, down)
-        if var <= 0.0:
+        precision, shift = branch_cavity(i, tree.parent, up, down)
+        _, mean, var = _branch_moments(i, precision, shift, model)
+        if not var > 0.0:
             skipped += 1
             continue
-        _, first, second = branch_moments(
-            mean, var, model.lengths[i], model.others[i], model.gaps[i], model.g, model.precision, NODES, WEIGHTS
-        )
-        if second <= 0.0:
-            skipped += 1
-            continue
-        new_branch[i] = 1.0 / second - 1.0 / var, first / second - mean / var
+        branch[i] = 1.0 / var - precision, mean / var - shift
     for i in range(n - 1):
-        cavity = _cavity(moments[i], sites.node[i])
-        update = None if cavity is None else _node_update(*cavity, model.c * jumps[i] - 1.0)
-        if cavity is None or update is None:
+        precision, shift = _node_cavity(moments[i], sites.node[i])
+        found = _node_moments(precision, shift, model.c * jumps[i] - 1.0)
+        if found is None or not found[2] > 0.0:
             # no proper cavity yet: the site that started the iteration is weakened until the branches speak
-            sites.node[i] *= 0.7
+            node[i] = 0.7 * sites.node[i]
             skipped += 1
             continue
-        new = np.array([1.0 / update[2] - 1.0 / cavity[1], update[1] / update[2] - cavity[0] / cavity[1]])
-        sites.node[i] += damping * (new - sites.node[i])
-    sites.branch[:] += damping * (new_branch - sites.branch)
-    return skipped
+        node[i] = 1.0 / found[2] - precision, found[1] / found[2] - shift
+    return TimeSites(node, branch), skipped
+
+
+def _branch_moments(i: int, precision: float, shift: float, model: _Model) -> tuple[float, float, float]:
+    return branch_moments(
+        precision, shift, model.lengths[i], model.others[i], model.gaps[i], model.g, model.precision, NODES, WEIGHTS
+    )
+
+
+def _node_cavity(marginal: np.ndarray, site: np.ndarray) -> tuple[float, float]:
+    """Natural parameters of a node's time without its own site."""
+    return float(1.0 / marginal[1] - site[0]), float(marginal[0] / marginal[1] - site[1])
 
 
 def _energy(
@@ -243,17 +256,15 @@ def _energy(
     marginals(order, tree.parent, sites.branch, up, down, moments)
     n = tree.n_leaves
     for i in range(2 * n - 1):
-        mean, var = branch_cavity(i, tree.parent, up, down)
-        if var <= 0.0 or 1.0 + sites.branch[i, 0] * var <= 0.0:
-            continue
-        log_z, _, second = branch_moments(
-            mean, var, model.lengths[i], model.others[i], model.gaps[i], model.g, model.precision, NODES, WEIGHTS
-        )
-        if second > 0.0:
-            total += log_z - _log_overlap(mean, var, sites.branch[i])
+        precision, shift = branch_cavity(i, tree.parent, up, down)
+        with_site = precision + sites.branch[i, 0]
+        if with_site > 0.0:
+            log_z, _, _ = _branch_moments(i, precision, shift, model)
+            total += log_z - _log_gaussian(with_site, shift + sites.branch[i, 1])
     for i in range(n - 1):
-        cavity = _cavity(moments[i], sites.node[i])
-        update = None if cavity is None else _node_update(*cavity, model.c * jumps[i] - 1.0)
-        if cavity is not None and update is not None:
-            total += math.log(model.c) + update[0] - _log_overlap(*cavity, sites.node[i])
+        precision, shift = _node_cavity(moments[i], sites.node[i])
+        found = _node_moments(precision, shift, model.c * jumps[i] - 1.0)
+        if found is not None:
+            total += math.log(model.c) + found[0]
+            total -= _log_gaussian(1.0 / moments[i, 1], moments[i, 0] / moments[i, 1])
     return float(total)

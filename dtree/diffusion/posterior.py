@@ -66,7 +66,8 @@ def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) 
 def _evaluate(columns: Columns, prepared: Prepared, settings: Settings, k: int) -> FittedTree:
     leaves, hyper = prepared.leaves, prepared.hyper
     if settings.likelihood == "probit":
-        result = log_evidence_probit(columns, prepared.signs, hyper, sites=leaves)
+        start = float(prepared.affine.offset[0])  # the same for all features
+        result = log_evidence_probit(columns, prepared.signs, hyper, start=start, sites=leaves)
         fit = result.evidence
         return FittedTree(fit.tree, result.sites, fit.log_evidence, fit.converged, fit.message)
     fit = _evidence(columns, leaves, prepared, settings)
@@ -85,5 +86,10 @@ def _evidence(columns: Columns, leaves: Leaves, prepared: Prepared, settings: Se
 
 
 def mixture_of(fit: FittedTree, prepared: Prepared, nodes: int) -> BranchMixture:
-    """The predictive mixture of one tree, in the tree's units."""
-    return branch_mixture(fit.tree, fit.leaves, prepared.hyper, noise=prepared.noise, rows=prepared.rows, nodes=nodes)
+    """The predictive mixture of one tree, in the tree's units; probit: in those of the bits, start included."""
+    mixture = branch_mixture(
+        fit.tree, fit.leaves, prepared.hyper, noise=prepared.noise, rows=prepared.rows, nodes=nodes
+    )
+    if not prepared.signs.size:
+        return mixture
+    return mixture._replace(top=prepared.affine.outward(mixture.top), bottom=prepared.affine.outward(mixture.bottom))

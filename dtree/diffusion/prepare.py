@@ -12,17 +12,18 @@ from dtree.diffusion.belief import Leaves, leaves_from_data
 from dtree.diffusion.noise import learn_noise, learn_sigma2, scale_leaves
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.probit import log_evidence_probit, signs_from_binary
-from dtree.diffusion.search import best_columns, build
+from dtree.diffusion.search import best_columns, build, search
 from dtree.diffusion.settings import Settings
 
 TRIAL_ROWS = 400  # rows on which ways of scaling are compared
+PROBIT_ROUNDS = 6  # of tree and sites at most; they end when the evidence stops rising
 
 
 class Prepared(NamedTuple):
     """What walks and predictions stand on.
 
     leaves, hyper : leaves in units of sigma2, and how sigma2 and c are treated from here on
-    affine : the map between the tree's units and the original ones
+    affine : the map between the tree's units and the original ones; probit: its offset is where all paths start
     noise : (n leaves,) observation variance of a row at each leaf, in units of sigma2
     rows : (n leaves,) how many rows each leaf stands for
     leaf_of_row : (n rows,) the leaf of every row
@@ -143,19 +144,29 @@ def _prepare_probit(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
         )
     hyper = settings.hyper()
     sigma2 = 4.0 if hyper.sigma2 is None else hyper.sigma2
-    # a first tree on the signs themselves gives sites; sites give a better tree: twice is enough to settle
-    leaves = leaves_from_data(np.where(signs == 0, np.nan, signs), 1.0 / sigma2)
-    leaves = Leaves(leaves.mean, np.broadcast_to(leaves.var, signs.shape).copy(), leaves.n_observed)
-    for _ in range(2):
-        state = build(leaves, hyper._replace(sigma2=sigma2), np.random.default_rng(seed))
-        columns = best_columns([state], 1)[0][1]
+    start = 0.0 if settings.start is None else float(settings.start)
+    # a first tree on the signs themselves gives sites; sites give a better tree, which gives better sites
+    found = leaves_from_data(np.where(signs == 0, np.nan, signs), 1.0 / sigma2)
+    leaves = Leaves(found.mean - start, np.broadcast_to(found.var, signs.shape).copy(), found.n_observed)
+    best = None
+    for turn in range(PROBIT_ROUNDS):
+        rng = np.random.default_rng([seed, turn])
+        state = search(build(leaves, hyper._replace(sigma2=sigma2), rng), rng, 100 + n)
         fit = log_evidence_probit(
-            columns, signs, hyper._replace(sigma2=sigma2), learn_sigma2=hyper.sigma2 is None, max_iter=60
+            best_columns([state], 1)[0][1],
+            signs,
+            hyper._replace(sigma2=sigma2),
+            start=start,
+            learn_sigma2=hyper.sigma2 is None,
+            learn_start=settings.start is None,
+            max_iter=60,
         )
-        sigma2, leaves = fit.sigma2, fit.sites
-    return Prepared(
-        leaves, hyper._replace(sigma2=sigma2), unchanged(d), np.zeros(n), np.ones(n), np.arange(n), signs, 0.0
-    )  # fmt: skip
+        if best is not None and fit.evidence.log_density <= best.evidence.log_density:
+            break
+        best = fit
+        sigma2, start, leaves = fit.sigma2, fit.start, fit.sites
+    affine = unchanged(d)._replace(offset=np.full(d, start))
+    return Prepared(leaves, hyper._replace(sigma2=sigma2), affine, np.zeros(n), np.ones(n), np.arange(n), signs, 0.0)
 
 
 def _refuse_columns_without_density(X: np.ndarray) -> None:
@@ -178,5 +189,5 @@ def _refuse_duplicates(z: np.ndarray) -> None:
         a, b = sorted((int(order[k]), int(order[k + 1])))
         raise ValueError(
             f"Rows {a} and {b} are identical, which a noise-free diffusion tree cannot explain: "
-            "set noise='auto' or a positive noise."
+            "let it learn the noise (noise='auto', or no --noise) or give a positive one."
         )

@@ -1,8 +1,10 @@
 """Binary observations: each entry is the sign of a noisy leaf location, approximated by Gaussian sites (EP).
 
-`p(b | x) = Phi(b x)` with b in {-1, +1}. Every observed entry gets a Gaussian site; given the sites the tree is an
-ordinary Gaussian one, so belief propagation gives all cavities in one sweep up and down. At the fixed point the
-gradient of the EP evidence over times is that of the Gaussian model with the sites held fixed.
+`p(b | x) = Phi(b (start + x))` with b in {-1, +1} and x the location relative to where all paths start: one number for
+all features, because rows of mostly zeros are better explained by a start below zero than by as many separate falls.
+Every observed entry gets a Gaussian site; given the sites the tree is an ordinary Gaussian one, so belief propagation
+gives all cavities in one sweep up and down. At the fixed point the gradient of the EP evidence over times is that of the
+Gaussian model with the sites held fixed.
 """
 
 from __future__ import annotations
@@ -58,14 +60,16 @@ def update_sites(
     down_mean: np.ndarray,
     down_var: np.ndarray,
     sigma2: float,
+    start: float,
     damping: float,
     site_mean: np.ndarray,
     site_var: np.ndarray,
 ) -> tuple[float, float]:
     """One parallel EP update of all sites from the cavities; returns (largest change, sum of log site constants).
 
-    signs (n, d): -1, +1, or 0 for missing; site_var in units of sigma2, infinite for missing. The constants are
-    those of the sites before the update, to be added to the Gaussian log marginal with the same sites.
+    signs (n, d): -1, +1, or 0 for missing; site_mean relative to the start, site_var in units of sigma2, infinite for
+    missing. The constants are those of the sites before the update, to be added to the Gaussian log marginal with the
+    same sites.
     """
     n, d = signs.shape
     change = 0.0
@@ -76,7 +80,8 @@ def update_sites(
             if signs[i, k] == 0.0:
                 continue
             v = sigma2 * (down_var[i, k] + length)
-            log_z, mean, var = probit_moments(signs[i, k], down_mean[i, k], v)
+            log_z, mean, var = probit_moments(signs[i, k], start + down_mean[i, k], v)
+            mean -= start
             old_var = sigma2 * site_var[i, k]
             if old_var < np.inf:
                 gap = site_mean[i, k] - down_mean[i, k]
@@ -103,18 +108,20 @@ def site_constants(
     down_mean: np.ndarray,
     down_var: np.ndarray,
     sigma2: float,
+    start: float,
     site_mean: np.ndarray,
     site_var: np.ndarray,
 ) -> float:
     """Sum of the log constants of the sites as they are."""
     scratch_mean = site_mean.copy()
     scratch_var = site_var.copy()
-    _, constants = update_sites(signs, parent, rest, down_mean, down_var, sigma2, 1.0, scratch_mean, scratch_var)
+    _, constants = update_sites(signs, parent, rest, down_mean, down_var, sigma2, start, 1.0, scratch_mean, scratch_var)
     return constants
 
 
 class Sites(NamedTuple):
-    """Gaussian sites mean, var (n, d) in units of sigma2, the EP log evidence, and how EP ended."""
+    """Gaussian sites mean (n, d) relative to the start, var (n, d) in units of sigma2, the EP log evidence, and how EP
+    ended."""
 
     leaves: Leaves
     log_evidence: float
@@ -153,6 +160,7 @@ def expectation_propagation(
     signs: np.ndarray,
     sigma2: float,
     *,
+    start: float = 0.0,
     sites: Leaves | None = None,
     max_iter: int = 100,
     tol: float = 1e-8,
@@ -164,10 +172,10 @@ def expectation_propagation(
     >>> round(ep.log_evidence, 6), ep.converged
     (-1.685272, True)
     """
-    start = fresh_sites(signs) if sites is None else sites
+    first = fresh_sites(signs) if sites is None else sites
     n, d = signs.shape
     mean, var = np.empty((2 * n - 1, d)), np.empty((2 * n - 1, d))
-    mean[:n], var[:n] = start.mean, start.var
+    mean[:n], var[:n] = first.mean, first.var
     down_mean, down_var = np.empty_like(mean), np.empty_like(var)
     order = children_first(tree.child, tree.root)
     root = tree.root
@@ -176,25 +184,28 @@ def expectation_propagation(
         iterations += 1
         sweep_up(order, tree.child, tree.rest, root, mean, var)
         sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
-        change, _ = update_sites(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, damping, mean[:n], var[:n])
+        change, _ = update_sites(
+            signs, tree.parent, tree.rest, down_mean, down_var, sigma2, start, damping, mean[:n], var[:n]
+        )
         converged = change < tol
         if change > 0.9 * last:
             damping = max(0.5 * damping, 0.25)  # parallel updates may overshoot when leaves are very close
         last = change
     log_det, quad = sweep_up(order, tree.child, tree.rest, root, mean, var)
     sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
-    constants = site_constants(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, mean[:n], var[:n])
-    gauss = -0.5 * (start.n_observed * math.log(2 * math.pi * sigma2) + log_det + quad / sigma2)
-    leaves = Leaves(mean[:n].copy(), var[:n].copy(), start.n_observed)
+    constants = site_constants(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, start, mean[:n], var[:n])
+    gauss = -0.5 * (first.n_observed * math.log(2 * math.pi * sigma2) + log_det + quad / sigma2)
+    leaves = Leaves(mean[:n].copy(), var[:n].copy(), first.n_observed)
     return Sites(leaves, float(gauss + constants), converged, iterations)
 
 
 class ProbitFit(NamedTuple):
-    """Evidence of one tree under the probit likelihood, with its sites and the diffusion variance used."""
+    """Evidence of one tree under the probit likelihood, with its sites, the diffusion variance and the start used."""
 
     evidence: Evidence
     sites: Leaves
     sigma2: float
+    start: float
 
 
 def log_evidence_probit(
@@ -202,60 +213,70 @@ def log_evidence_probit(
     signs: np.ndarray,
     hyper: Hyper,
     *,
+    start: float = 0.0,
     sites: Leaves | None = None,
     learn_sigma2: bool = False,
+    learn_start: bool = False,
     max_iter: int = 200,
 ) -> ProbitFit:
     """log p(b, structure): EP over locations, Laplace in logit w over times, c as in `hyper`.
 
-    sigma2 starts at `hyper.sigma2` (1 if None) and is moved to its maximum under the precision prior when
-    `learn_sigma2`.
+    sigma2 (`hyper.sigma2`, 1 if None) and the start are held, or moved to their maximum under the precision prior and
+    start ~ N(0, sigma2), as if the start had itself diffused for one unit of time.
     """
     sigma2 = hyper.sigma2 if hyper.sigma2 is not None else 1.0
-    held = [sites if sites is not None else fresh_sites(signs)]  # warm start of the next EP run
+    first = sites if sites is not None else fresh_sites(signs)
+    # sites where EP holds them fixed while sigma2 and the start move: absolute locations and variances
+    held = [Leaves(first.mean + start, first.var * sigma2, first.n_observed)]
     settled = [True]
-    work = Workspace(tree, held[0], hyper._replace(sigma2=sigma2))
+    work = Workspace(tree, first, hyper._replace(sigma2=sigma2))
     n = work.n
     shape, rate = hyper.precision_prior
 
+    def unpack(vector: np.ndarray) -> tuple[float, float]:
+        return (
+            math.exp(vector[n - 1]) if learn_sigma2 else sigma2,
+            float(vector[-1]) if learn_start else start,
+        )
+
     def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
         s = vector[: n - 1]
-        now = math.exp(vector[n - 1]) if learn_sigma2 else sigma2
+        now, origin = unpack(vector)
         work.hyper_array[1] = now
         work.density(s)
-        ep = expectation_propagation(work.tree, signs, now, sites=held[0])
-        held[0], settled[0] = ep.leaves, ep.converged
+        relative = Leaves(held[0].mean - origin, held[0].var / now, held[0].n_observed)
+        ep = expectation_propagation(work.tree, signs, now, start=origin, sites=relative)
+        held[0] = Leaves(ep.leaves.mean + origin, ep.leaves.var * now, ep.leaves.n_observed)
+        settled[0] = ep.converged
         work.mean[:n], work.var[:n] = ep.leaves.mean, ep.leaves.var
         value = work.density(s) + site_constants(
-            signs, work.tree.parent, work.tree.rest, work.down_mean, work.down_var, now, work.mean[:n], work.var[:n]
-        )
-        gradient = work.grad.copy()
+            signs, work.tree.parent, work.tree.rest, work.down_mean, work.down_var, now, origin, work.mean[:n], work.var[:n]
+        )  # fmt: skip
+        gradient = [work.grad]
         if learn_sigma2:
             above = np.where(work.tree.parent >= 0, work.tree.rest[work.tree.parent], 1.0)
             slope = float(((above - work.tree.rest) * work.by_length).sum()) - shape + rate / now
-            value += -shape * vector[n - 1] - rate / now
-            gradient = np.append(gradient, slope)
-            # the sites are kept in units of sigma2: rescale them to what EP holds fixed, their absolute variance
-            held[0] = ep.leaves._replace(var=ep.leaves.var * now)
-        return -value, -gradient
+            value += -shape * math.log(now) - rate / now
+            if learn_start:
+                slope += 0.5 * (origin * origin / now - 1.0)
+            gradient.append(np.array([slope]))
+        if learn_start:
+            pull = work.mean[work.root] / (work.var[work.root] + 1.0 - work.tree.rest[work.root])
+            value -= 0.5 * (math.log(2 * math.pi * now) + origin * origin / now)
+            gradient.append(np.array([(float(pull.sum()) - origin) / now]))
+        return -value, -np.concatenate(gradient)
 
-    def rescaled(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        if learn_sigma2:
-            kept = held[0]
-            held[0] = kept._replace(var=kept.var / math.exp(vector[n - 1]))
-        return negative(vector)
-
-    start = work.logit()
-    bounds = [(-LOGIT_LIMIT, LOGIT_LIMIT)] * (n - 1)
+    begin, bounds = [work.logit()], [(-LOGIT_LIMIT, LOGIT_LIMIT)] * (n - 1)
     if learn_sigma2:
-        start = np.append(start, math.log(sigma2))
+        begin.append(np.array([math.log(sigma2)]))
         bounds.append((math.log(1e-3), math.log(1e4)))
-        held[0] = held[0]._replace(var=held[0].var * sigma2)
+    if learn_start:
+        begin.append(np.array([start]))
+        bounds.append((-100.0, 100.0))
     options = {"maxiter": max_iter, "maxcor": 20, "gtol": 1e-5, "ftol": 1e-13}
-    result = minimize(rescaled, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    negative_value, negative_slope = rescaled(result.x)
-    if learn_sigma2:
-        sigma2 = math.exp(result.x[n - 1])
+    result = minimize(negative, np.concatenate(begin), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    negative_value, negative_slope = negative(result.x)
+    sigma2, start = unpack(result.x)
     slope = float(np.abs(negative_slope).max())
     term, positive = laplace_at_maximum(work)
     problems = []
@@ -267,7 +288,7 @@ def log_evidence_probit(
         problems.append("the curvature at the maximum is not positive")
     value = -negative_value
     fit = Evidence(value + term, work.tree, value, not problems, "; ".join(problems) or "converged", int(result.nit))
-    return ProbitFit(fit, Leaves(work.mean[:n].copy(), work.var[:n].copy(), int(work.n_observed)), sigma2)
+    return ProbitFit(fit, Leaves(work.mean[:n].copy(), work.var[:n].copy(), int(work.n_observed)), sigma2, start)
 
 
 @kernel

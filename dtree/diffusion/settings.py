@@ -12,8 +12,9 @@ from dtree.diffusion.objective import Hyper
 
 INFERENCES = ("laplace", "em", "message-passing", "mcmc")
 LIKELIHOODS = ("gaussian", "probit")
+INITS = ("sequential", "bhc")
 NODES = 16
-SWEEPS = 40  # of the posterior sampler after a search, unless told otherwise
+SWEEPS = 80  # of the posterior sampler after a search, unless told otherwise
 
 
 class Settings(NamedTuple):
@@ -22,6 +23,7 @@ class Settings(NamedTuple):
     inference: str = "laplace"
     likelihood: str = "gaussian"
     n_permutations: int = 3
+    init: str = "sequential"
     search_steps: int | None = None
     posterior_sweeps: int | None = None
     n_trees: int = 10
@@ -29,6 +31,7 @@ class Settings(NamedTuple):
     beam: int = 12
     sigma2: float | None = None
     c: float | None = None
+    start: float | None = None
     precision_prior: tuple[float, float] = (2.0, 1.5)
     c_prior: tuple[float, float] = (2.0, 2.0)
     noise: float | str = "auto"
@@ -50,7 +53,8 @@ class Settings(NamedTuple):
 
         >>> Settings().check()
         """
-        for name, allowed in (("inference", INFERENCES), ("likelihood", LIKELIHOODS), ("scaling", SCALINGS)):
+        choices = {"inference": INFERENCES, "likelihood": LIKELIHOODS, "init": INITS, "scaling": SCALINGS}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
         if self.likelihood == "probit" and self.inference != "laplace":
@@ -66,10 +70,22 @@ class Settings(NamedTuple):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive or None, got {value}.")
+        if self.start is not None and not math.isfinite(self.start):
+            raise ValueError(f"start must be a number or None, got {self.start}.")
+        if self.start is not None and self.likelihood != "probit":
+            raise ValueError("start belongs to the probit likelihood; real-valued rows are centred instead.")
         for name, lowest in _LOWEST.items():
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | np.integer) and value >= lowest):
                 raise ValueError(f"{name} must be a whole number of at least {lowest}, got {value!r}.")
+
+    def check_cut(self, n_leaves: int) -> None:
+        """Raise ValueError when a tree over n_leaves leaves cannot be cut as wanted; better before a search than after.
+
+        >>> Settings(n_clusters=3).check_cut(3)
+        """
+        if self.n_clusters is not None and self.n_clusters > n_leaves:
+            raise ValueError(f"A tree over {n_leaves} leaves cannot be cut into {self.n_clusters} clusters.")
 
 
 _LOWEST = {

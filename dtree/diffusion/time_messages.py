@@ -121,27 +121,25 @@ def marginals(
 
 @kernel
 def branch_cavity(i: int, parent: np.ndarray, up: np.ndarray, down: np.ndarray) -> tuple[float, float]:
-    """Mean and variance of the length of the branch above i without its own site; variance -1 if improper."""
+    """Natural parameters (precision, shift) of the length of the branch above i without its own site.
+
+    The precision may be negative: lengths are bounded, so such a cavity is as good as any other.
+    """
     n = (parent.shape[0] + 1) // 2
-    mean = 1.0
-    var = 0.0
-    if i >= n:
-        if not up[i, 0] > 0.0:
-            return 0.0, -1.0
-        mean = up[i, 1] / up[i, 0]
-        var = 1.0 / up[i, 0]
-    if parent[i] >= 0:
-        if not down[i, 0] > 0.0:
-            return 0.0, -1.0
-        mean -= down[i, 1] / down[i, 0]
-        var += 1.0 / down[i, 0]
-    return mean, var
+    if parent[i] < 0:
+        return up[i, 0], up[i, 1]
+    if i < n:  # the far end is at time 1
+        return down[i, 0], down[i, 0] - down[i, 1]
+    total = up[i, 0] + down[i, 0]
+    if total == 0.0:
+        return 0.0, 0.0
+    return up[i, 0] * down[i, 0] / total, (up[i, 1] * down[i, 0] - down[i, 1] * up[i, 0]) / total
 
 
 @kernel
 def branch_moments(
-    mean: float,
-    var: float,
+    cavity_precision: float,
+    cavity_shift: float,
     at: float,
     others: np.ndarray,
     gaps: np.ndarray,
@@ -150,15 +148,19 @@ def branch_moments(
     nodes: np.ndarray,
     weights: np.ndarray,
 ) -> tuple[float, float, float]:
-    """log normaliser, mean and variance of the cavity times the branch factor relative to its value at length `at`.
+    """log integral, mean and variance over 0 < length < 1 of exp(-cavity_precision/2 length^2 + cavity_shift length)
+    times the branch factor relative to its value at length `at`.
 
-    others (q,) = v_a + v_b and gaps (q,) = squared gap of each block, in units of sigma2. Variance -1 if it failed.
+    others (q,) = v_a + v_b and gaps (q,) = squared gap of each block, in units of sigma2.
     """
-    spread = math.sqrt(var)
-    low = max(0.0, mean - 9.0 * spread)
-    high = min(1.0, mean + 9.0 * spread)
-    if not high > low:
-        return 0.0, 0.0, -1.0
+    low = 0.0
+    high = 1.0
+    if cavity_precision > 0.0:
+        mean = cavity_shift / cavity_precision
+        reach = 9.0 / math.sqrt(cavity_precision)
+        if mean + reach > 0.0 and mean - reach < 1.0:
+            low = max(0.0, mean - reach)
+            high = min(1.0, mean + reach)
     # quadrature in a cubic map that crowds nodes near length zero, where the factor is steep
     top = -np.inf
     logs = np.empty(nodes.shape[0])
@@ -167,7 +169,7 @@ def branch_moments(
         u = 0.5 * (nodes[k] + 1.0)
         length = low + (high - low) * u * u * (3.0 - 2.0 * u)
         value = math.log(0.5 * weights[k] * (high - low) * 6.0 * u * (1.0 - u))
-        value -= 0.5 * ((length - mean) ** 2 / var + math.log(2 * math.pi * var))
+        value += length * (cavity_shift - 0.5 * cavity_precision * length)
         for j in range(others.shape[0]):
             if others[j] < np.inf:
                 s = others[j] + length

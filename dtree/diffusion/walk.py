@@ -15,9 +15,10 @@ import numpy as np
 
 from dtree.diffusion import mcmc
 from dtree.diffusion.belief import Leaves
+from dtree.diffusion.first_tree import bhc_tree
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.pool import Pool
-from dtree.diffusion.search import BestTrees, SearchState, best_columns, build, search_step, settle
+from dtree.diffusion.search import BestTrees, SearchState, best_columns, build, search_step, settle, start_from
 from dtree.diffusion.settings import SWEEPS, Settings
 from dtree.diffusion.tree import Columns
 
@@ -31,6 +32,7 @@ class Plan(NamedTuple):
     n_trees: int = 10
     attachments: int = 3
     beam: int = 12
+    init: str = "sequential"
 
     @property
     def length(self) -> int:
@@ -60,7 +62,7 @@ def plan_of(settings: Settings, n_leaves: int) -> Plan:
     >>> plan_of(Settings(), 50).search_steps
     150
     """
-    keep = (settings.n_trees, settings.attachments, settings.beam)
+    keep = (settings.n_trees, settings.attachments, settings.beam, settings.init)
     if settings.inference == "mcmc":
         return Plan(0, settings.mcmc_warmup + settings.mcmc_draws, settings.mcmc_draws, *keep)
     steps = 100 + n_leaves if settings.search_steps is None else int(settings.search_steps)
@@ -73,9 +75,12 @@ def plan_of(settings: Settings, n_leaves: int) -> Plan:
 
 
 def start_walk(leaves: Leaves, hyper: Hyper, seed: int, plan: Plan) -> Walk:
-    """Build a tree in a random order of the leaves."""
+    """Build a tree in a random order of the leaves, or start from that of BHC."""
     rng = np.random.default_rng(seed)
-    state = build(leaves, hyper, rng, keep=plan.n_trees, attachments=plan.attachments, beam=plan.beam)
+    if plan.init == "bhc":
+        state = start_from(bhc_tree(leaves), leaves, hyper, keep=plan.n_trees)
+    else:
+        state = build(leaves, hyper, rng, keep=plan.n_trees, attachments=plan.attachments, beam=plan.beam)
     m = state.pool.parent.shape[0]
     k = plan.draws
     nothing = Columns(np.full((k, m), -1), np.full((k, m, 2), -1), np.full((k, m), np.nan))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import numpy as np
+
+from dtree.diffusion.posterior import mixture_of, posterior_of
+from dtree.diffusion.predictive import log_density
+from dtree.diffusion.prepare import prepare
+from dtree.diffusion.probit import log_probability
+from dtree.diffusion.settings import Settings
+from dtree.diffusion.walk import finish_walk, plan_of
 
 
 def warm_kernels() -> None:
@@ -13,14 +17,13 @@ def warm_kernels() -> None:
 
     >>> warm_kernels()
     """
-    from dtree.diffusion.estimator import DiffusionTree
-
     rows = np.random.default_rng(0).normal(size=(8, 2))
-    quick: dict[str, Any] = {"n_permutations": 1, "search_steps": 3, "posterior_sweeps": 1, "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for model, X in (
-            (DiffusionTree(**quick), rows),
-            (DiffusionTree(likelihood="probit", **quick), (rows > 0).astype(np.float64)),
-        ):
-            model.fit(X).score_samples(X)
+    for likelihood, X in (("gaussian", rows), ("probit", (rows > 0).astype(np.float64))):
+        settings = Settings(likelihood=likelihood, n_permutations=1, search_steps=3, posterior_sweeps=1)
+        prepared = prepare(X, settings, 0)
+        walk = finish_walk(prepared.leaves, prepared.hyper, 0, plan_of(settings, len(X)))
+        mixture = mixture_of(posterior_of([walk], prepared, settings).averaged[0], prepared, 4)
+        if likelihood == "probit":
+            log_probability(prepared.signs, mixture)
+        else:
+            log_density(rows, [mixture], [0.0])

@@ -1,10 +1,5 @@
 """Diffusion trees on workers: every permutation is a walk of its own, in pieces that end in a checkpoint.
 
-    run/                           a zarr group (format 3), method "diffusion"
-      prepared/                    units, leaves and noise, found once before the walks
-      walks/walk-0003/gen-00000120 walk 3 after 120 steps and sweeps: tree, messages, best trees, draws, generator
-      posterior/                   the result: best trees with their evidences, sampled trees, weights
-
 A walk is the same to the last bit however it is cut into pieces, so neither the number of workers nor a death or a
 restart changes the answer; it equals that of `DiffusionTree(random_state=seed).fit` in one process.
 """
@@ -18,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,20 +21,28 @@ import numpy as np
 import zarr
 from distributed import Client
 
-from dtree.diffusion.estimator import DiffusionTree
-from dtree.diffusion.posterior import Posterior, posterior_of
-from dtree.diffusion.prepare import Prepared, prepare
-from dtree.diffusion.records import (
-    Pieces,
-    posterior_from_pieces,
-    posterior_to_pieces,
-    prepared_from_pieces,
-    prepared_to_pieces,
-)
+from dtree.diffusion.posterior import posterior_of
+from dtree.diffusion.prepare import prepare
+from dtree.diffusion.records import posterior_to_pieces, prepared_to_pieces
 from dtree.diffusion.settings import Settings
-from dtree.diffusion.walk import Walk, advance, arrays_of_walk, plan_of, start_walk, walk_from_arrays
+from dtree.diffusion.walk import advance, arrays_of_walk, plan_of, start_walk
 from dtree.engine.dataset import open_dataset
 from dtree.engine.diffusion_atoms import is_clustering, open_clustering, prepare_clustering
+from dtree.engine.diffusion_folder import (
+    DiffusionResult,
+    commit_walk,
+    finished_walk,
+    model_of,
+    open_run,
+    opened_model,
+    opened_run,
+    read_posterior,
+    read_prepared,
+    read_result,
+    read_walk,
+    settings_of,
+    steps_done,
+)
 from dtree.engine.execute import executor
 from dtree.engine.folder import RunFolder, write_in_place
 from dtree.engine.runs import create_labels, create_rows
@@ -65,16 +67,6 @@ class DiffusionProgress(NamedTuple):
     is_evidence: bool
 
 
-class DiffusionResult(NamedTuple):
-    """What a finished run holds; `open_run` gives the fitted model."""
-
-    path: Path
-    log_evidence: float  # of the best tree; with "mcmc" the highest log joint density
-    n_trees: int
-    n_leaves: int
-    converged: bool
-
-
 OnProgress = Callable[[DiffusionProgress], None]
 
 
@@ -88,14 +80,15 @@ def fit_diffusion(
     checkpoint_seconds: float = 10.0,
     row_names: Sequence[str] | None = None,
     labels_column: str | None = None,
+    data_name: str | None = None,
     **settings: Any,
 ) -> DiffusionResult:
     """Diffusion trees over `data` into the new folder `out`; `settings` are those of `DiffusionTree`.
 
     `data` is a path (.zarr .npy .npz .parquet .csv), an array or a frame, NaN where missing; or the folder of a finished
     Bayes-K-means run, whose clusters then become the leaves (and `labels_` are those of clusters). With a `client` its
-    workers must see `out` (and the data's path) under the same name. `row_names` are kept for whoever draws the tree, `labels_column` for whoever predicts.
-    If anything fails, `resume(out)` carries on.
+    workers must see `out` (and the data's path) under the same name. `row_names` are kept for whoever draws the tree, `labels_column` for
+    whoever predicts, `data_name` for whoever asks where the rows came from. If anything fails, `resume(out)` carries on.
 
     >>> import tempfile
     >>> rows = np.array([[-2.0], [2.0], [-2.1], [2.1], [-1.9]])
@@ -134,6 +127,7 @@ def fit_diffusion(
                 "versions": {name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy")},
                 "command": sys.argv,
                 "labels_column": labels_column,
+                "data_name": str(data) if isinstance(data, str | os.PathLike) else data_name,
                 "row_names": None if row_names is None else [str(name) for name in row_names],
             },
         )
@@ -154,15 +148,6 @@ def resume(
     if not opened.done:
         _prepare_now(opened, client)
     return _carry_on(opened, client, progress)
-
-
-def open_run(path: str | os.PathLike[str]) -> DiffusionTree:
-    """The fitted `DiffusionTree` of a finished run."""
-    run = RunFolder(path)
-    if not run.done:
-        raise ValueError(f"{run.path} is not finished: resume it")
-    prepared = _read_prepared(run)
-    return _model(run).put_together(prepared, _read_posterior(run, prepared))
 
 
 def predict_diffusion(
@@ -202,42 +187,43 @@ def predict_diffusion(
 def prepare_task(path: str, run_id: str) -> int:
     """Read the rows, find units, leaves and noise, and write them down; returns the number of leaves."""
     run = RunFolder(path)
-    target, settings, seed = run.path / "prepared", _settings(run), _model(run).seeds()[0]
+    target, settings, seed = run.path / "prepared", settings_of(run), model_of(run).seeds()[0]
     if not target.exists():
         if run.attributes["clustering"] is not None:
             prepared = prepare_clustering(run.attributes["clustering"], settings.hyper(), seed)
         else:
             prepared = prepare(_dense(run.source.read(0, run.source.shape[0])), settings, seed)
+        settings.check_cut(prepared.leaves.mean.shape[0])
         with_room(lambda: write_in_place(target, *prepared_to_pieces(prepared)), path)
-    return int(_read_prepared(run).leaves.mean.shape[0])
+    return int(read_prepared(run).leaves.mean.shape[0])
 
 
 def walk_task(path: str, run_id: str, number: int) -> tuple[int, float]:
     """Carry one walk on until it is finished or a checkpoint is due; returns what is done and its best score."""
-    run, prepared = _opened(path, run_id)
-    settings, leaves, hyper = _settings(run), prepared.leaves, prepared.hyper
+    run, prepared = opened_run(path, run_id)
+    settings, leaves, hyper = settings_of(run), prepared.leaves, prepared.hyper
     plan = plan_of(settings, leaves.mean.shape[0])
     until = time.monotonic() + float(run.attributes["checkpoint_seconds"])
-    walk = _read_walk(run, number)
+    walk = read_walk(run, number)
     before = -1 if walk is None else walk.done
     if walk is None:
-        walk = start_walk(leaves, hyper, _model(run).seeds()[1 + number], plan)
+        walk = start_walk(leaves, hyper, model_of(run).seeds()[1 + number], plan)
     while walk.done < plan.length:
         walk = advance(walk, leaves, hyper, plan, 1)
         if time.monotonic() > until:
             break
     if walk.done > before:
         pieces = arrays_of_walk(walk)
-        with_room(lambda: _commit_walk(run, number, walk.done, pieces), path)
+        with_room(lambda: commit_walk(run, number, walk.done, pieces), path)
     return walk.done, walk.log_score
 
 
 def posterior_task(path: str, run_id: str) -> int:
     """Join the finished walks and write the result; returns the number of trees."""
-    run, prepared = _opened(path, run_id)
+    run, prepared = opened_run(path, run_id)
     target = run.path / "posterior"
-    settings = _settings(run)
-    walks = [_finished_walk(run, number) for number in range(settings.n_permutations)]
+    settings = settings_of(run)
+    walks = [finished_walk(run, number) for number in range(settings.n_permutations)]
     posterior = posterior_of(walks, prepared, settings)
     if not target.exists():
         with_room(lambda: write_in_place(target, *posterior_to_pieces(posterior)), path)
@@ -246,7 +232,7 @@ def posterior_task(path: str, run_id: str) -> int:
 
 def predict_task(path: str, run_id: str, source: Any, bounds: tuple[int, int], out: str) -> int:
     """Write the labels and log densities of new rows; returns their number."""
-    model = _opened_model(path, run_id)
+    model = opened_model(path, run_id)
     rows = _dense(source.read(*bounds))
     found = {"labels": model.predict(rows).astype(np.int32), "log_density": model.score_samples(rows)}
 
@@ -268,8 +254,8 @@ def _prepare_now(run: RunFolder, client: Client | None) -> None:
 def _carry_on(run: RunFolder, client: Client | None, progress: OnProgress | None) -> DiffusionResult:
     if run.done:
         return read_result(run.path)
-    workers, settings, path = executor(client), _settings(run), str(run.path.resolve())
-    prepared = _read_prepared(run)
+    workers, settings, path = executor(client), settings_of(run), str(run.path.resolve())
+    prepared = read_prepared(run)
     length = plan_of(settings, prepared.leaves.mean.shape[0]).length
     done = np.zeros(settings.n_permutations, dtype=np.int64)
     scores = np.full(settings.n_permutations, -np.inf)
@@ -286,7 +272,7 @@ def _carry_on(run: RunFolder, client: Client | None, progress: OnProgress | None
             gaussian = settings.likelihood == "gaussian"
             progress(DiffusionProgress(int(done.sum()), total, best, time.monotonic() - began, gaussian))
     workers.run(posterior_task, [(path, run.run_id)])
-    posterior = _read_posterior(run, prepared)
+    posterior = read_posterior(run, prepared)
     values = posterior.log_joint if settings.inference == "mcmc" else np.array([f.log_evidence for f in posterior.best])
     run.update(
         status="done",
@@ -300,30 +286,6 @@ def _carry_on(run: RunFolder, client: Client | None, progress: OnProgress | None
     return read_result(run.path)
 
 
-def read_result(path: str | os.PathLike[str]) -> DiffusionResult:
-    """What a finished run holds."""
-    run = RunFolder(path)
-    if not run.done:
-        raise ValueError(f"{run.path} is not finished: resume it")
-    at = run.attributes
-    return DiffusionResult(
-        run.path, float(at["log_evidence"]), int(at["n_trees"]), int(at["n_leaves"]), bool(at["converged"])
-    )
-
-
-def steps_done(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Steps and sweeps done by all walks of a run, and all there are (0 while the rows are being prepared)."""
-    run = RunFolder(path)
-    if not (run.path / "prepared").exists():
-        return 0, 0
-    settings = _settings(run)
-    length = plan_of(settings, _read_prepared(run).leaves.mean.shape[0]).length * settings.n_permutations
-    if run.done:
-        return length, length
-    done = [_generations(run, number) for number in range(settings.n_permutations)]
-    return sum(steps[-1] for steps in done if steps), length
-
-
 def _dense(rows: Any) -> np.ndarray:
     rows = np.ascontiguousarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
     if np.isinf(rows).any():
@@ -331,72 +293,13 @@ def _dense(rows: Any) -> np.ndarray:
     return rows
 
 
-def _settings(run: RunFolder) -> Settings:
-    stored: dict[str, Any] = dict(run.attributes["settings"])
-    stored |= {name: tuple(stored[name]) for name in ("precision_prior", "c_prior")}  # JSON knows lists only
-    return Settings(**stored)
-
-
-def _model(run: RunFolder) -> DiffusionTree:
-    return DiffusionTree(**_settings(run)._asdict(), random_state=int(run.attributes["seed"]))
-
-
-def _walk_path(run: RunFolder, number: int) -> Path:
-    return run.path / "walks" / f"walk-{number:04d}"
-
-
-def _generations(run: RunFolder, number: int) -> list[int]:
-    return sorted(int(path.name[4:]) for path in _walk_path(run, number).glob("gen-*"))
-
-
-def _commit_walk(run: RunFolder, number: int, done: int, pieces: Pieces) -> None:
-    """Make a walk's standing permanent; the one before it is kept as well."""
-    folder = _walk_path(run, number)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_in_place(folder / f"gen-{done:08d}", *pieces)
-    for old in _generations(run, number)[:-2]:
-        shutil.rmtree(folder / f"gen-{old:08d}", ignore_errors=True)
-
-
-def _read_walk(run: RunFolder, number: int) -> Walk | None:
-    generations = _generations(run, number)
-    if not generations:
-        return None
-    return walk_from_arrays(*_read_group(_walk_path(run, number) / f"gen-{generations[-1]:08d}"))
-
-
-def _finished_walk(run: RunFolder, number: int) -> Walk:
-    walk = _read_walk(run, number)
-    if walk is None:
-        raise RuntimeError(f"walk {number} of {run.path} has no checkpoint: the run's folder was changed from outside")
-    return walk
-
-
-def _read_group(path: Path) -> Pieces:
-    group: Any = zarr.open_group(str(path), mode="r")
-    return {name: np.asarray(array[...]) for name, array in group.arrays()}, dict(group.attrs)
-
-
-def _read_prepared(run: RunFolder) -> Prepared:
-    try:
-        return prepared_from_pieces(*_read_group(run.path / "prepared"))
-    except (KeyError, TypeError, FileNotFoundError) as problem:
-        raise ValueError(f"{run.path} is damaged: its prepared rows are missing or incomplete") from problem
-
-
-def _read_posterior(run: RunFolder, prepared: Prepared) -> Posterior:
-    try:
-        return posterior_from_pieces(*_read_group(run.path / "posterior"), prepared)
-    except (KeyError, TypeError, FileNotFoundError) as problem:
-        raise ValueError(f"{run.path} is damaged: its posterior is missing or incomplete") from problem
-
-
-@lru_cache(maxsize=2)
-def _opened(path: str, run_id: str) -> tuple[RunFolder, Prepared]:
-    run = RunFolder(path)
-    return run, _read_prepared(run)
-
-
-@lru_cache(maxsize=2)
-def _opened_model(path: str, run_id: str) -> DiffusionTree:
-    return open_run(path)
+__all__ = [
+    "DiffusionProgress",
+    "DiffusionResult",
+    "fit_diffusion",
+    "open_run",
+    "predict_diffusion",
+    "read_result",
+    "resume",
+    "steps_done",
+]

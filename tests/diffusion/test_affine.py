@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from dtree import DiffusionTree
 from dtree.diffusion.affine import Affine, standardizing, unchanged, whitening
-from dtree.diffusion.estimator import DiffusionTree
 from dtree.diffusion.predictive import BranchMixture, log_density, seen_mixtures
 
 QUICK = {"n_permutations": 1, "search_steps": 10, "posterior_sweeps": 4, "random_state": 0}

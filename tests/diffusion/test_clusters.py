@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
+from dtree import DiffusionTree
 from dtree.diffusion.clusters import cut, widest_gap
-from dtree.diffusion.estimator import DiffusionTree
 from dtree.diffusion.prior import sample_tree
 from dtree.diffusion.tree import to_linkage
 

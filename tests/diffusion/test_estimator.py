@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from dtree import DiffusionTree
 from dtree.diffusion.atoms import atoms_from_labels
-from dtree.diffusion.estimator import DiffusionTree
 from dtree.diffusion.prior import sample_data
 from dtree.diffusion.tree import validate
 
@@ -105,6 +105,9 @@ def test_atom_summaries() -> None:
         ({"likelihood": "poisson"}, ROWS, "likelihood must be one of"),
         ({"noise": -1.0}, ROWS, "cannot be negative"),
         ({"c": 0.0}, ROWS, "c must be positive"),
+        ({"start": 1.0}, ROWS, "start belongs to the probit likelihood"),
+        ({"n_clusters": 40, "noise": 0.1}, ROWS, "25 leaves cannot be cut into 40 clusters"),
+        ({}, np.where(np.arange(50).reshape(25, 2) < 2, np.nan, ROWS), "Row 0 has no observed entry"),
         ({"max_leaves": 5}, np.where(np.arange(50).reshape(25, 2) == 3, np.nan, ROWS), "summaries need complete rows"),
     ],
 )
@@ -116,3 +119,27 @@ def test_bad_input_gets_one_sentence(change: dict, rows: np.ndarray, sentence: s
 def test_duplicates_are_fine_with_noise() -> None:
     model = DiffusionTree(**QUICK).fit(np.repeat(ROWS[:6], 2, axis=0))
     assert np.isfinite(model.log_evidence_)
+
+
+def test_every_kind_of_rows_gives_the_same_tree(tmp_path) -> None:
+    import dask.array
+    import pandas
+    from scipy import sparse
+
+    frame = pandas.DataFrame(ROWS, columns=["width", "depth"], index=[f"row {i}" for i in range(25)])
+    np.save(tmp_path / "rows.npy", ROWS)
+    frame.to_csv(tmp_path / "rows.csv")
+    plain = DiffusionTree(**QUICK).fit(ROWS)
+    for rows in (
+        frame,
+        sparse.csr_array(ROWS),
+        dask.array.from_array(ROWS, chunks=(10, 2)),
+        tmp_path / "rows.npy",
+        str(tmp_path / "rows.csv"),
+    ):
+        model = DiffusionTree(**QUICK).fit(rows)
+        assert model.log_evidence_ == pytest.approx(plain.log_evidence_, abs=1e-9)
+        assert model.score_samples(rows) == pytest.approx(plain.score_samples(ROWS), abs=1e-9)
+        assert np.array_equal(model.predict(rows), plain.predict(ROWS))
+    assert model.feature_names_in_.tolist() == ["width", "depth"]
+    assert model.row_names_[:2].tolist() == ["row 0", "row 1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 from dtree.diffusion import message_passing as mp
 from dtree.diffusion import prior
@@ -54,7 +55,8 @@ def test_gaussian_times_equal_dense_algebra() -> None:
         tau, nu = branch[i]
         without = precision - tau * np.outer(row, row)
         pull = shift - (nu - tau * offset) * row
-        expected = row @ np.linalg.solve(without, pull) + offset, row @ np.linalg.solve(without, row)
+        var = row @ np.linalg.solve(without, row)
+        expected = 1.0 / var, (row @ np.linalg.solve(without, pull) + offset) / var
         assert tm.branch_cavity(i, columns.parent, up, down) == pytest.approx(expected)
 
 
@@ -85,6 +87,30 @@ def test_random_hyperparameters(case: dict) -> None:
     assert fit.converged, fit.message
     error = fit.log_evidence - prior.log_structure_prior(columns) - case["hyper_integrated"]["importance"]
     assert -1.2 < error < 0.2  # mean field over sigma2 and c loses a little
+
+
+@pytest.mark.parametrize("hyper", [Hyper(1.0, 1.0), Hyper()], ids=["fixed", "integrated"])
+def test_converges_on_trees_from_the_prior(hyper: Hyper) -> None:
+    for n, d, seed in ((5, 3, 1), (7, 1, 1), (10, 1, 1), (20, 3, 1)):
+        y, columns = prior.sample_data(n, d, rng=np.random.default_rng(seed))
+        fit = mp.log_evidence_message_passing(columns, leaves_from_data(y), hyper)
+        assert fit.converged, (n, d, seed, fit.message)
+
+
+@pytest.mark.parametrize(
+    ("precision", "shift", "power"), [(0.5, 0.2, 0.8), (-3.0, 1.0, -0.4), (4.0, 8.0, 1.5), (2.0, -3.0, -0.7)]
+)
+def test_node_moments_without_a_beta_equal_quadrature(precision: float, shift: float, power: float) -> None:
+    def weighted(k: int) -> float:
+        def density(t: float) -> float:
+            return float(t**k * np.exp(t * (shift - 0.5 * precision * t)))
+
+        return quad(density, 0, 1, weight="alg", wvar=(0.0, power))[0]
+
+    whole = weighted(0)
+    mean = weighted(1) / whole
+    expected = np.log(whole), mean, weighted(2) / whole - mean**2
+    assert mp._node_moments(precision, shift, power) == pytest.approx(expected, abs=1e-7)
 
 
 def test_non_convergence_is_reported() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
 from dtree.diffusion import belief, prior, probit
 from dtree.diffusion.objective import Hyper
@@ -97,3 +97,38 @@ def test_learning_sigma2_improves_the_density() -> None:
 def test_non_binary_values_are_refused() -> None:
     with pytest.raises(ValueError, match=r"binary entries.*found 2"):
         probit.signs_from_binary(np.array([[0.0, 2.0]]))
+
+
+@pytest.mark.parametrize("start", [-1.3, 0.4])
+def test_a_start_away_from_zero_against_orthant_probabilities(start: float) -> None:
+    columns, sigma2 = from_nested([[0, 1], 2], [0.4, 0.7]), 1.5
+    covariance = sigma2 * (np.array([[1, 0.7, 0.4], [0.7, 1, 0.4], [0.4, 0.4, 1]]))
+    total = 0.0
+    for b in product([-1.0, 1.0], repeat=3):
+        flip = np.diag(b)
+        exact = multivariate_normal(np.zeros(3), flip @ (covariance + np.eye(3)) @ flip).cdf(start * np.array(b))
+        ep = probit.expectation_propagation(columns, np.array(b)[:, None], sigma2, start=start)
+        assert ep.converged
+        assert ep.log_evidence == pytest.approx(np.log(exact), abs=0.03)
+        total += np.exp(ep.log_evidence)
+    assert total == pytest.approx(1.0, abs=0.01)
+
+
+def test_learned_start_and_sigma2_are_at_the_maximum() -> None:
+    rng = np.random.default_rng(3)
+    y, columns = prior.sample_data(8, 30, sigma2=4.0, rng=rng)
+    signs = np.sign(y - 2.0 + rng.standard_normal(y.shape))
+    learned = probit.log_evidence_probit(columns, signs, Hyper(), learn_sigma2=True, learn_start=True)
+    assert learned.evidence.converged, learned.evidence.message
+    assert learned.start == pytest.approx(-2.0, abs=1.0)
+    a, b = Hyper().precision_prior
+
+    def penalised(sigma2: float, start: float) -> float:
+        fit = probit.log_evidence_probit(columns, signs, Hyper(sigma2=sigma2), start=start)
+        log_prior = -a * np.log(sigma2) - b / sigma2 + norm.logpdf(start, 0.0, np.sqrt(sigma2))
+        return fit.evidence.log_density + log_prior
+
+    best = penalised(learned.sigma2, learned.start)
+    assert best == pytest.approx(learned.evidence.log_density, abs=1e-4)
+    for factor, shift in ((1.2, 0.0), (1 / 1.2, 0.0), (1.0, 0.2), (1.0, -0.2)):
+        assert best >= penalised(factor * learned.sigma2, learned.start + shift) - 1e-4

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from dtree.diffusion.belief import leaves_from_data
+from dtree.diffusion.first_tree import bhc_tree
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.prior import sample_data
+from dtree.diffusion.search import best_columns
 from dtree.diffusion.settings import SWEEPS, Settings
-from dtree.diffusion.tree import validate
+from dtree.diffusion.tree import structure_key, validate
 from dtree.diffusion.walk import (
     Plan,
     advance,
@@ -48,3 +50,14 @@ def test_plans() -> None:
     assert plan_of(Settings(inference="em", search_steps=7), 10) == Plan(7, 0, 0)
     assert plan_of(Settings(likelihood="probit"), 10).sweeps == 0
     assert plan_of(Settings(inference="mcmc", mcmc_draws=5, mcmc_warmup=2), 10) == Plan(0, 7, 5)
+
+
+def test_a_walk_may_start_from_the_tree_of_bhc() -> None:
+    rows = sample_data(30, 2, noise=0.02, rng=np.random.default_rng(3))[0]
+    leaves = leaves_from_data(rows, 0.02)
+    start = start_walk(leaves, Hyper(), 0, Plan(0, 0, 0, init="bhc"))
+    assert structure_key(best_columns([start.state])[0][1]) == structure_key(bhc_tree(leaves))
+    assert finish_walk(leaves, Hyper(), 0, Plan(40, 0, 0, init="bhc")).log_score >= start.log_score
+    rows[3, 0] = np.nan
+    with pytest.raises(ValueError, match="init='bhc' needs complete rows"):
+        start_walk(leaves_from_data(rows, 0.02), Hyper(), 0, Plan(0, 0, 0, init="bhc"))

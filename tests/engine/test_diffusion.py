@@ -165,3 +165,14 @@ def test_a_damaged_run_gets_one_sentence(tmp_path):
     with pytest.raises(ValueError, match="damaged: its posterior is missing"):
         dtree.open(run)
     assert RunFolder(run).done
+
+
+def test_the_estimator_works_on_a_client(client):
+    from sklearn.base import clone
+
+    options = {"n_permutations": 2, "search_steps": 6, "posterior_sweeps": 2, "random_state": 5}
+    here = dtree.DiffusionTree(**options).fit(ROWS)
+    there = clone(dtree.DiffusionTree(client=client, **options)).fit(ROWS)
+    assert there.client is client
+    assert np.array_equal(there.score_samples(ROWS), here.score_samples(ROWS))
+    assert np.array_equal(there.log_evidences_, here.log_evidences_)

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dtree.core.names import take_names
 from dtree.diffusion.belief import posterior_locations
 from dtree.diffusion.clusters import cut, log_memberships, widest_gap
 from dtree.diffusion.posterior import Posterior, mixture_of, posterior_of
@@ -27,9 +28,11 @@ from dtree.diffusion.prepare import Prepared, prepare
 from dtree.diffusion.probit import log_memberships_probit, log_probability, signs_from_binary
 from dtree.diffusion.settings import NODES, Settings
 from dtree.diffusion.walk import Walk, finish_walk, plan_of
+from dtree.engine.inputs import in_memory
+from dtree.engine.sharing import SharesClient
 
 
-class DiffusionTree(DensityMixin, BaseEstimator):
+class DiffusionTree(SharesClient, DensityMixin, BaseEstimator):
     """Density estimation and hierarchical clustering with a Dirichlet diffusion tree.
 
     Parameters
@@ -41,19 +44,23 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         Real-valued rows (NaN = missing), or binary rows (0/1 or -1/+1, NaN = missing); probit goes with "laplace".
     n_permutations : int
         Independent searches (with "mcmc": chains), each building the tree in another random order.
+    init : {"sequential", "bhc"}
+        Searches start from a tree built row by row, each in an order of its own, or all from that of BHC.
     search_steps : int or None
         Detach-reattach moves after building, per search; None takes 100 + n leaves.
     posterior_sweeps : int or None
         Sweeps of the posterior sampler that follow each search; the trees of the second half are what the density
         averages over, all equally. Trees of the highest evidence are sharper than typical ones, so an average over
         them alone is too sure of itself. 0 averages the `n_trees` best trees by their evidence, as in the paper.
-        None: 40 with "laplace", 0 with "em" and "message-passing".
+        None: 80 with "laplace", 0 with "em" and "message-passing".
     n_trees : int
         How many of the best distinct trees are kept.
     attachments, beam : int
         How many places are tried exactly for a detached subtree, and how many branches are followed to find them.
     sigma2, c : float or None
         Diffusion variance and smoothness; None integrates them out (probit, atoms: sigma2 is learned).
+    start : float or None
+        Probit: where all paths start, the same for all features (0: as many ones as zeros); None learns it.
     precision_prior, c_prior : (shape, rate)
         Gamma priors of 1 / sigma2 and of c.
     noise : float or "auto"
@@ -74,6 +81,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
     n_clusters : int or None
         Where `labels_` and `predict` cut `tree_`; None cuts in the widest gap between divergence times.
     random_state : int, RandomState or None
+    client : a `distributed.Client` whose workers run the permutations side by side; the answer is the same.
 
     Attributes
     ----------
@@ -85,6 +93,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
     sigma2_, c_, noise_ : hyperparameters of the best tree (posterior means when integrated), noise per leaf
     converged_, messages_ : whether inference on every kept tree converged, and what it said
     log_joint_ : (permutation, draw) log joint density of every sampled tree
+    feature_names_in_, row_names_ : names, when the rows have any
 
     Examples
     --------
@@ -103,6 +112,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         likelihood: str = "gaussian",
         *,
         n_permutations: int = 3,
+        init: str = "sequential",
         search_steps: int | None = None,
         posterior_sweeps: int | None = None,
         n_trees: int = 10,
@@ -110,6 +120,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         beam: int = 12,
         sigma2: float | None = None,
         c: float | None = None,
+        start: float | None = None,
         precision_prior: tuple[float, float] = (2.0, 1.5),
         c_prior: tuple[float, float] = (2.0, 2.0),
         noise: float | str = "auto",
@@ -121,10 +132,12 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         n_nodes: int = NODES,
         n_clusters: int | None = None,
         random_state: Any = None,
+        client: Any = None,
     ) -> None:
         self.inference = inference
         self.likelihood = likelihood
         self.n_permutations = n_permutations
+        self.init = init
         self.search_steps = search_steps
         self.posterior_sweeps = posterior_sweeps
         self.n_trees = n_trees
@@ -132,6 +145,7 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         self.beam = beam
         self.sigma2 = sigma2
         self.c = c
+        self.start = start
         self.precision_prior = precision_prior
         self.c_prior = c_prior
         self.noise = noise
@@ -143,10 +157,12 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         self.n_nodes = n_nodes
         self.n_clusters = n_clusters
         self.random_state = random_state
+        self.client = client
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True  # made dense: every location of the tree is
         tags.non_deterministic = False
         return tags
 
@@ -162,14 +178,21 @@ class DiffusionTree(DensityMixin, BaseEstimator):
         return [int(seed) for seed in drawn]
 
     def fit(self, X: Any, y: Any = None) -> DiffusionTree:
-        """Fit trees to rows X (n, d)."""
+        """Fit trees to rows X (n, d): an array, a sparse matrix, a data frame, a Dask collection or the path of a data
+        file (`.npy .npz .csv .parquet .zarr`); they must fit in memory.
+        """
         settings = self.settings()
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        rows = self._rows(X, reset=True)
         first, *others = self.seeds()
-        prepared = prepare(X, settings, first)
-        leaves, hyper = prepared.leaves, prepared.hyper
-        plan = plan_of(settings, leaves.mean.shape[0])
-        return self.assemble(prepared, [finish_walk(leaves, hyper, seed, plan) for seed in others])
+        prepared = prepare(rows, settings, first)
+        settings.check_cut(prepared.leaves.mean.shape[0])
+        plan = plan_of(settings, prepared.leaves.mean.shape[0])
+        tasks = [(prepared.leaves, prepared.hyper, seed, plan) for seed in others]
+        if self.client is None:
+            return self.assemble(prepared, [finish_walk(*task) for task in tasks])
+        from dtree.engine.execute import executor  # dask is loaded only when it is asked for
+
+        return self.assemble(prepared, executor(self.client).run(finish_walk, tasks))
 
     def assemble(self, prepared: Prepared, walks: Sequence[Walk]) -> DiffusionTree:
         """Become the model that finished walks (made here or by workers) found."""
@@ -214,9 +237,26 @@ class DiffusionTree(DensityMixin, BaseEstimator):
             self._mixtures = [mixture_of(f, self.prepared_, self.n_nodes) for f in self.posterior_.averaged]
         return self._mixtures
 
+    def _rows(self, X: Any, reset: bool) -> np.ndarray:
+        """X as float64 rows, NaN where missing; names and number of features remembered or compared."""
+        X, row_names, feature_names = take_names(in_memory(X))
+        if hasattr(X, "toarray"):
+            X = X.toarray()
+        if feature_names is not None:
+            import pandas
+
+            X = pandas.DataFrame(X, columns=feature_names)
+        checks: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        rows: np.ndarray = validate_data(self, X, reset=reset, ensure_min_samples=2 if reset else 1, **checks)
+        if reset:
+            self.__dict__.pop("row_names_", None)
+            if row_names is not None:
+                self.row_names_ = row_names
+        return rows
+
     def _check_rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        return self._rows(X, reset=False)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log predictive density (probit: log probability) of each row; NaN entries are marginalised."""
@@ -261,9 +301,10 @@ class DiffusionTree(DensityMixin, BaseEstimator):
             if k > 0
         ]
         drawn = rng.permutation(np.concatenate(parts)) if parts else np.empty((0, self.n_features_in_))
+        drawn = prepared.affine.outward(drawn)
         if self.likelihood == "probit":
             return (drawn + rng.standard_normal(drawn.shape) > 0).astype(np.float64)
-        return prepared.affine.outward(drawn)
+        return drawn
 
     def node_locations(self) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and standard deviation (2n-1, d) of the location of every node of `tree_`, in the original
