@@ -223,7 +223,7 @@ def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12,
     """
     import psutil
 
-    from dtree.cli_engine import make_rows
+    from dtree.cli.engine import make_rows
     from dtree.engine.cluster import cluster_client
     from dtree.engine.variational import fit_variational
 

@@ -30,7 +30,7 @@ _HOME = {
     "dendrogram_purity": "dtree.hierarchy.purity",
     "evidence_bounds": "dtree.evidence",
     "exact_log_evidence": "dtree.evidence",
-    "open": "dtree.runs",
+    "open": "dtree.runs.saving",
     "plot_bounds": "dtree.reporting.plots_runs",
     "plot_clusters": "dtree.reporting.plots_runs",
     "plot_coarsening_path": "dtree.reporting.plots",
@@ -38,7 +38,7 @@ _HOME = {
     "plot_traces": "dtree.reporting.plots_runs",
     "plot_tree": "dtree.reporting.plots",
     "report": "dtree.reporting.html",
-    "save": "dtree.runs",
+    "save": "dtree.runs.saving",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from dtree.reporting.plots_runs import plot_clusters as plot_clusters
     from dtree.reporting.plots_runs import plot_coclustering as plot_coclustering
     from dtree.reporting.plots_runs import plot_traces as plot_traces
-    from dtree.runs import open as open
-    from dtree.runs import save as save
+    from dtree.runs.saving import open as open
+    from dtree.runs.saving import save as save
 
 
 def __getattr__(name: str) -> Any:

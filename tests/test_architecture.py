@@ -24,9 +24,8 @@ ROWS = [
     {"kmeans", "mcmc", "variational", "diffusion"},
     {"store"},
     {"engine"},
-    {"estimators", "evidence", "coarsening", "datasets", "runs", "reporting", "guide"}
-    | {"runs_bhc", "runs_chains", "runs_variational", "runs_diffusion"},
-    {path.stem for path in PACKAGE.glob("cli*.py")},
+    {"estimators", "evidence", "coarsening", "datasets", "runs", "reporting", "guide"},
+    {"cli"},
 ]
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
 # The faces of the last rooms know each other: an estimator is saved by runs, drawn by report.

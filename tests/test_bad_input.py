@@ -15,7 +15,7 @@ import pytest
 from scipy import sparse
 from typer.testing import CliRunner
 
-from dtree.cli import app
+from dtree.cli.app import app
 from dtree.estimators import BHC
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,11 +17,11 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import dtree
-from dtree import cli_console
-from dtree.cli import app
+from dtree.cli import console
+from dtree.cli.app import app
 from dtree.core.progress import report
 from dtree.datasets import nested_creatures
-from dtree.runs import open as open_run
+from dtree.runs.saving import open as open_run
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -172,24 +172,24 @@ def test_export(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_demo_works_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtree.cli_demo.can_draw", lambda: False)
+    monkeypatch.setattr("dtree.cli.demo.can_draw", lambda: False)
     assert "Matplotlib is not installed" in _run("demo", "--out", f"{tmp_path}/a.zarr").stdout
-    monkeypatch.setattr("dtree.cli_output.can_draw", lambda: False)
+    monkeypatch.setattr("dtree.cli.output.can_draw", lambda: False)
     result = CliRunner().invoke(app, ["export", f"{tmp_path}/a.zarr", "--picture", f"{tmp_path}/a.png"])
     assert result.exit_code == 2
     assert "needs Matplotlib" in result.stderr
 
 
 def test_what_a_file_holds_cannot_redraw_the_terminal() -> None:
-    assert cli_console.printable("a\x1b[2Jb\x07\nc") == "a?[2Jb? c"
+    assert console.printable("a\x1b[2Jb\x07\nc") == "a?[2Jb? c"
 
 
 @pytest.mark.parametrize("watched", [True, False])
 def test_a_bar_is_drawn_only_where_someone_watches(monkeypatch: pytest.MonkeyPatch, watched: bool) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(cli_console, "err", lambda: Console(file=screen, force_terminal=watched, width=100))
-    monkeypatch.setattr(cli_console, "_PATIENCE", 0.0)
-    with cli_console.progress_bar():
+    monkeypatch.setattr(console, "err", lambda: Console(file=screen, force_terminal=watched, width=100))
+    monkeypatch.setattr(console, "_PATIENCE", 0.0)
+    with console.progress_bar():
         time.sleep(0.3)  # the bar comes up by itself
         for done in range(11):
             report("merging", done, 10)
@@ -200,9 +200,9 @@ def test_a_bar_is_drawn_only_where_someone_watches(monkeypatch: pytest.MonkeyPat
 
 def test_a_quick_command_draws_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(cli_console, "err", lambda: Console(file=screen, force_terminal=True, width=100))
-    monkeypatch.setattr(cli_console, "_PATIENCE", 1000.0)
-    with cli_console.progress_bar():
+    monkeypatch.setattr(console, "err", lambda: Console(file=screen, force_terminal=True, width=100))
+    monkeypatch.setattr(console, "_PATIENCE", 1000.0)
+    with console.progress_bar():
         report("merging", 1, 10)
     assert screen.getvalue() == ""
 
@@ -249,7 +249,7 @@ def test_every_command_of_the_design_is_there() -> None:
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     script = (
-        "import sys; from dtree.cli import app\n"
+        "import sys; from dtree.cli.app import app\n"
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
         "print(sorted({'numpy', 'numba', 'scipy', 'pandas', 'zarr', 'sklearn', 'matplotlib', 'dask'} & set(sys.modules)))"

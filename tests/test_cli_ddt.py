@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dtree
-from dtree.cli import app
+from dtree.cli.app import app
 from dtree.diffusion.prior import sample_data
 from dtree.engine.diffusion import steps_done
 

@@ -13,7 +13,7 @@ from scipy.cluster.hierarchy import is_valid_linkage
 from typer.testing import CliRunner
 
 import dtree
-from dtree.cli import app
+from dtree.cli.app import app
 from dtree.datasets import nested_creatures
 from tests.newick import read_newick
 

@@ -9,7 +9,7 @@ import pandas
 import pytest
 from typer.testing import CliRunner, Result
 
-from dtree.cli import app
+from dtree.cli.app import app
 from dtree.datasets import nested_creatures
 
 

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import dtree
-from dtree.cli import app
+from dtree.cli.app import app
 from dtree.engine.chain_folder import ChainRun
 from tests.faults.conftest import wait_for
 

@@ -16,7 +16,7 @@ import zarr
 from typer.testing import CliRunner, Result
 
 import dtree
-from dtree.cli import app
+from dtree.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 

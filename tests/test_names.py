@@ -15,10 +15,10 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import dtree
-from dtree.cli import app
+from dtree.cli.app import app
 from dtree.datasets import nested_creatures
-from dtree.runs import open as open_run
-from dtree.runs import save
+from dtree.runs.saving import open as open_run
+from dtree.runs.saving import save
 from tests.newick import read_newick
 
 matplotlib.use("agg")

@@ -11,7 +11,7 @@ def opened(model_or_run: Any) -> tuple[Any, dict[str, Any], dict[str, list[str]]
     """The model, what its run remembers, and the names (n,) of its rows and (d,) of its features, where there are any."""
     if not isinstance(model_or_run, str | os.PathLike):
         return model_or_run, {}, {}
-    from dtree.runs import open as open_run
+    from dtree.runs.saving import open as open_run
     from dtree.store.run import made_by_passes, read_provenance
 
     run = Path(model_or_run)

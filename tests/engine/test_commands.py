@@ -11,8 +11,8 @@ import zarr
 from typer.testing import CliRunner, Result
 
 import dtree
-from dtree import cli_cluster, cli_engine
-from dtree.cli import app
+from dtree.cli import cluster, engine
+from dtree.cli.app import app
 from dtree.engine import fit as fit_module
 from dtree.engine.runs import Run
 from dtree.store.commit import replacement_of
@@ -141,12 +141,12 @@ def test_many_rows_in_any_file_go_through_the_engine(tmp_path: Path) -> None:
     pd.DataFrame(X, columns=list("ab")).to_parquet(tmp_path / "parts.parquet" / "0.parquet")
     zarr.open_group(str(tmp_path / "x.zarr"), mode="w").create_array("X", data=X)
     for name in ("x.npy", "x.npz", "x.npz:X", "x.csv", "x.parquet", "parts.parquet", "x.zarr", "x.zarr:X"):
-        assert cli_engine.rows_in(f"{tmp_path}/{name}") == 10_001, name
-        assert cli_engine.is_large(f"{tmp_path}/{name}", "auto", cli_cluster.Cluster()), name
-    assert cli_engine.rows_in(f"{tmp_path}/x.npz:y") == 3
-    assert cli_engine.rows_in(f"{tmp_path}/nothing.csv") == 0
+        assert engine.rows_in(f"{tmp_path}/{name}") == 10_001, name
+        assert engine.is_large(f"{tmp_path}/{name}", "auto", cluster.Cluster()), name
+    assert engine.rows_in(f"{tmp_path}/x.npz:y") == 3
+    assert engine.rows_in(f"{tmp_path}/nothing.csv") == 0
 
 
 def test_few_rows_need_no_worker_processes() -> None:
-    with cli_cluster.Cluster().client_for(1000, "gaussian") as client:
+    with cluster.Cluster().client_for(1000, "gaussian") as client:
         assert all(address.startswith("inproc://") for address in client.scheduler_info()["workers"])

@@ -14,8 +14,8 @@ from scipy import sparse
 from dtree.core.families import DiagonalGaussian
 from dtree.core.priors import DirichletProcess
 from dtree.estimators import BHC
-from dtree.runs import open as open_run
-from dtree.runs import save
+from dtree.runs.saving import open as open_run
+from dtree.runs.saving import save
 from dtree.store import run as run_module
 from dtree.store.run import Contents, read_provenance, write_run
 

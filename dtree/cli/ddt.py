@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_cluster import Cluster, stopped
-from dtree.cli_console import err, out, say
-from dtree.cli_predict import ANY_SIZE, as_fitted, predict_here
+from dtree.cli.cluster import Cluster, stopped
+from dtree.cli.console import err, out, say
+from dtree.cli.predict import ANY_SIZE, as_fitted, predict_here
 
 
 def ddt(

@@ -1,6 +1,6 @@
 """Fitted models on disk: which kinds of run there are, `save` and `open`.
 
-A kind is one module `runs_*.py` that registers how its estimator is taken apart and put together, and one line below. The store
+A kind is one module of this folder that registers how its estimator is taken apart and put together, and one line below. The store
 knows arrays and settings; those modules, to the right of the estimators, know which of a model's attributes they are.
 """
 
@@ -21,10 +21,10 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    "BHC": _Kind("bhc", "dtree.runs_bhc", "tree_"),
-    "DPMixtureMCMC": _Kind("chains", "dtree.runs_chains", "partitions_"),
-    "DPMixtureVB": _Kind("dp-mixture-vb", "dtree.runs_variational", "fit_"),
-    "DiffusionTree": _Kind("diffusion-tree", "dtree.runs_diffusion", "tree_"),
+    "BHC": _Kind("bhc", "dtree.runs.bhc", "tree_"),
+    "DPMixtureMCMC": _Kind("chains", "dtree.runs.chains", "partitions_"),
+    "DPMixtureVB": _Kind("dp-mixture-vb", "dtree.runs.variational", "fit_"),
+    "DiffusionTree": _Kind("diffusion-tree", "dtree.runs.diffusion", "tree_"),
 }
 
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_cluster import Cluster, cluster_options, step_line, stopped
-from dtree.cli_console import err, out, printable, say, with_exit_codes
-from dtree.cli_engine import rows_in
-from dtree.cli_predict import ANY_SIZE, predict_here
+from dtree.cli.cluster import Cluster, cluster_options, step_line, stopped
+from dtree.cli.console import err, out, printable, say, with_exit_codes
+from dtree.cli.engine import rows_in
+from dtree.cli.predict import ANY_SIZE, predict_here
 from dtree.store.commit import replacement_of, take_place
 
 _MOST_CLUSTERS_SHOWN = 15

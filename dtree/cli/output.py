@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtree.cli_console import out, printable
+from dtree.cli.console import out, printable
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,17 +12,17 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from dtree.cli_console import err, say
+from dtree.cli.console import err, say
 from dtree.store.commit import place_of, replacement_of
 
 # Every face offers resume_run(run, cluster), describe_run(run) and predict_run(run, data, target, cluster, leave_out, overwrite),
 # where leave_out names columns of the data that are not features.
 FACES = {
-    "bayes-kmeans": "dtree.cli_engine",
-    "randomized": "dtree.cli_engine",
-    "chains": "dtree.cli_sample",
-    "variational": "dtree.cli_vb",
-    "diffusion": "dtree.cli_ddt",
+    "bayes-kmeans": "dtree.cli.engine",
+    "randomized": "dtree.cli.engine",
+    "chains": "dtree.cli.sample",
+    "variational": "dtree.cli.vb",
+    "diffusion": "dtree.cli.ddt",
 }
 
 

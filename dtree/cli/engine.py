@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dtree.cli_cluster import Cluster, step_line, stopped
-from dtree.cli_console import err, out, say
-from dtree.cli_predict import ANY_SIZE, predict_here
+from dtree.cli.cluster import Cluster, step_line, stopped
+from dtree.cli.console import err, out, say
+from dtree.cli.predict import ANY_SIZE, predict_here
 from dtree.store.commit import replacement_of, take_place
 
 LARGEST_EXACT = 10_000  # rows up to which `--method auto` builds the exact tree over single rows

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from dtree.cli_arguments import OVERWRITE
-from dtree.cli_cluster import Cluster, cluster_options
-from dtree.cli_console import out, progress_bar, say, with_exit_codes
-from dtree.cli_engine import LARGEST_EXACT, demo_large
-from dtree.cli_output import can_draw, check_file, draw, print_fit, provenance_of, write_columns
+from dtree.cli.arguments import OVERWRITE
+from dtree.cli.cluster import Cluster, cluster_options
+from dtree.cli.console import out, progress_bar, say, with_exit_codes
+from dtree.cli.engine import LARGEST_EXACT, demo_large
+from dtree.cli.output import can_draw, check_file, draw, print_fit, provenance_of, write_columns
 
 
 @cluster_options
@@ -42,7 +42,7 @@ def demo(
     from dtree.datasets import nested_creatures
     from dtree.estimators import BHC
     from dtree.hierarchy.purity import dendrogram_purity
-    from dtree.runs import save
+    from dtree.runs.saving import save
     from dtree.store.run import check_output
 
     data = nested_creatures(rows, seed)

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_arguments import prior_of
-from dtree.cli_cluster import Cluster, stopped
-from dtree.cli_console import err, out, say
-from dtree.cli_predict import predict_here
+from dtree.cli.arguments import prior_of
+from dtree.cli.cluster import Cluster, stopped
+from dtree.cli.console import err, out, say
+from dtree.cli.predict import predict_here
 
 _SECONDS_BETWEEN_LINES = 5.0
 

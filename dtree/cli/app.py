@@ -8,19 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_arguments import DATA, LABELS_COLUMN, OVERWRITE, RUN, prior_of
-from dtree.cli_bench import bench
-from dtree.cli_cluster import Cluster, cluster_options, face_of, unfinished
-from dtree.cli_console import out, progress_bar, say, with_exit_codes
-from dtree.cli_ddt import ddt, describe_tree
-from dtree.cli_demo import demo
-from dtree.cli_engine import fit_large, is_large
-from dtree.cli_export import export
-from dtree.cli_output import print_fit, provenance_of
-from dtree.cli_predict import predict_here
-from dtree.cli_report import report
-from dtree.cli_sample import describe_chains, sample
-from dtree.cli_vb import describe_saved, vb
+from dtree.cli.arguments import DATA, LABELS_COLUMN, OVERWRITE, RUN, prior_of
+from dtree.cli.bench import bench
+from dtree.cli.cluster import Cluster, cluster_options, face_of, unfinished
+from dtree.cli.console import out, progress_bar, say, with_exit_codes
+from dtree.cli.ddt import ddt, describe_tree
+from dtree.cli.demo import demo
+from dtree.cli.engine import fit_large, is_large
+from dtree.cli.export import export
+from dtree.cli.output import print_fit, provenance_of
+from dtree.cli.predict import predict_here
+from dtree.cli.report import report
+from dtree.cli.sample import describe_chains, sample
+from dtree.cli.vb import describe_saved, vb
 
 app = typer.Typer(
     name="dtree",
@@ -30,11 +30,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def main() -> None:
-    """Run the command line."""
-    app()
 
 
 def _print_version(wanted: bool) -> None:
@@ -104,7 +99,7 @@ def fit(
     from dtree.core.names import framed
     from dtree.estimators import BHC  # only now: a mistake in a file name should not wait for it
     from dtree.hierarchy.purity import dendrogram_purity
-    from dtree.runs import save
+    from dtree.runs.saving import save
 
     estimator = BHC(
         family=family,
@@ -163,7 +158,7 @@ def info(run: RUN) -> None:
     from dtree.store.run import read_provenance
 
     notes = read_provenance(run)
-    from dtree.runs import open as open_run
+    from dtree.runs.saving import open as open_run
 
     model = open_run(run)
     if notes["kind"] == "dp-mixture-vb":
@@ -217,7 +212,7 @@ def predict(
         known = labels_column or RunFolder(run).attributes.get("labels_column")
         face_of(run).predict_run(run, data, out_, cluster, [known] if known else [], overwrite)
         return
-    from dtree.runs import open as open_run
+    from dtree.runs.saving import open as open_run
     from dtree.store.run import read_provenance
 
     remembered = read_provenance(run).get("labels_column")
@@ -240,7 +235,3 @@ app.command()(cluster_options(with_exit_codes(ddt)))
 def _has_a_pair(labels: Any) -> bool:
     """Whether two rows share a label, without which the purity of a tree means nothing."""
     return len(set(labels.tolist())) < len(labels)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_console import err, out, say, with_exit_codes
+from dtree.cli.console import err, out, say, with_exit_codes
 
 
 @with_exit_codes

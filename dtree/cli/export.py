@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dtree.cli_arguments import OVERWRITE, RUN
-from dtree.cli_console import say, with_exit_codes
-from dtree.cli_output import check_ending, check_file, draw, write_columns, write_linkage
+from dtree.cli.arguments import OVERWRITE, RUN
+from dtree.cli.console import say, with_exit_codes
+from dtree.cli.output import check_ending, check_file, draw, write_columns, write_linkage
 
 
 @with_exit_codes

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_console import say, with_exit_codes
-from dtree.cli_output import check_ending, check_file
+from dtree.cli.console import say, with_exit_codes
+from dtree.cli.output import check_ending, check_file
 
 
 @with_exit_codes

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtree.cli_console import progress_bar, say
-from dtree.cli_output import check_ending, check_file, write_columns
+from dtree.cli.console import progress_bar, say
+from dtree.cli.output import check_ending, check_file, write_columns
 
 if TYPE_CHECKING:
     from dtree.store.rows import Rows

@@ -1,0 +1,5 @@
+"""`python -m dtree.cli`."""
+
+from dtree.cli import main
+
+main()

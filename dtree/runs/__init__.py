@@ -1,0 +1,1 @@
+"""Fitted models on disk, a file a kind; `saving` has `dtree.save` and `dtree.open`."""
