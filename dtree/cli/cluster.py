@@ -126,11 +126,18 @@ def stopped(run: Path) -> typer.Exit:
 
 
 def unfinished(run: Path) -> Path:
-    """The run to resume: the one that is being made to replace `run`, if there is one, else `run` itself."""
+    """The run to resume: the one that is being made to replace `run`, if there is one, else `run` itself.
+
+    A replacement that was begun before `run` was written is forgotten: something else has taken the place since.
+    """
     from dtree.store.run import made_by_passes
 
     beside = replacement_of(run)
-    return beside if made_by_passes(beside) else run
+    if not made_by_passes(beside):
+        return run
+    begun, written = ((path / "zarr.json") for path in (beside, run))
+    newer = not written.exists() or begun.stat().st_mtime >= written.stat().st_mtime
+    return beside if newer else run
 
 
 @contextmanager
