@@ -12,6 +12,7 @@ from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
+from dtree.hierarchy.statistics import cluster_statistics
 from dtree.reporting.profile import Profile, profile_of
 from dtree.reporting.shape import Shape, shape_of_diffusion, shape_of_tree
 
@@ -141,16 +142,19 @@ def _of_kmeans(model: Any) -> Subject:
 
 
 def _of_chains(model: Any) -> Subject:
-    labels, tree = model._fitted_labels(), model.tree_
+    labels = model._fitted_labels()
+    statistics = cluster_statistics(labels, model.atoms_)
+    tree = build_tree(model.model_, statistics)
     return Subject(
         model,
         "Markov chain Monte Carlo over partitions",
         shape_of_tree(tree),
-        labels,
-        profile_of(model.family_, model.atoms_, model.coarsening),
-        row_leaf=np.arange(tree.n_leaves) if model.labels_.shape[0] == tree.n_leaves else None,
-        remark="The tree was built at the medians of the sampled hyperparameters; the clusters are those of the point estimate, "
-        "which need not be branches of it.",
+        np.arange(tree.n_leaves),
+        profile_of(model.family_, statistics, model.coarsening),
+        row_leaf=model.labels_,
+        points=profile_of(model.family_, model.atoms_, model.coarsening),
+        point_cluster=labels,
+        remark="The tree over the clusters of the point estimate was built for this page.",
     )
 
 
