@@ -22,12 +22,13 @@ import shutil
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
 from dask.utils import parse_bytes
 
+from benchmarks.measure import print_table
 from dtree.core.families import DiagonalGaussian, Gaussian, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
@@ -103,40 +104,66 @@ def peak_memory(dask_worker: Any = None) -> int:
     raise RuntimeError("this kernel does not say how much memory a process has used at most")
 
 
-def timed_fit(source: Path, out: Path, client: Any, passes: int) -> tuple[float, float, int]:
-    """Median seconds of a pass (the first left out), total seconds, clusters."""
+class Timed(NamedTuple):
+    """Passes that were timed, the first of a fit left out: in it workers load their kernels."""
+
+    seconds: list[float]
+    cpu: list[float]  # seconds of all workers together: the machine may be shared, and then only these are comparable
+    clusters: list[int]  # a row is scored against every one
+
+
+def timed_fit(source: Path, out: Path, client: Any, passes: int) -> Timed:
+    """So many passes over the rows, fewer if nothing changes any more."""
     shutil.rmtree(out, ignore_errors=True)
-    began = time.perf_counter()
+    spent = []
+
+    def note(_: Any) -> None:
+        spent.append(sum(client.run(cpu_seconds).values()) if client is not None else cpu_seconds())
+
     result = fit_dataset(
-        source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client
+        source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client, progress=note
     )
-    seconds = [step.seconds for step in result.trace[1:]] or [result.trace[0].seconds]
-    return float(np.median(seconds)), time.perf_counter() - began, result.n_clusters
+    steps = result.trace[1:]
+    return Timed([step.seconds for step in steps], np.diff(spent).tolist(), [step.n_clusters for step in steps])
 
 
 def growth(folder: Path, sizes: list[int], workers: int, limit: str, passes: int) -> None:
-    """Seconds per row and peak worker memory as rows grow; fresh workers for each size, since memory only ever peaks."""
+    """Seconds per row and peak worker memory as rows grow; fresh workers for each size, since memory only ever peaks.
+
+    The speed of a shared machine drifts over minutes, so the small sizes are measured before and after the largest one.
+    """
     allowed = workers * parse_bytes(limit)
-    print(
-        f"{workers} workers of {limit}:      rows  data / memory  clusters  seconds/pass  ns/row  total s  peak worker MB"
-    )
-    per_row, peaks = [], []
-    for n in sizes:
+    wall: dict[int, list[float]] = {n: [] for n in sizes}
+    cpu: dict[int, list[float]] = {n: [] for n in sizes}
+    peaks = dict.fromkeys(sizes, 0.0)
+    print(f"{workers} workers of {limit}; ns a row in each pass: wall, CPU of all workers")
+    for n in [*sizes, *sizes[-2::-1]]:
         source = folder / f"rows-{n}.zarr"
         write_rows(source, n)
         with cluster_client(n_workers=workers, memory_limit=limit) as client:
-            seconds, total, k = timed_fit(source, folder / "run", client, passes)
-            peaks.append(max(client.run(peak_memory).values()) / 1e6)
-        per_row.append(1e9 * seconds / n)
-        print(
-            f"{n:33,d} {8 * 16 * n / allowed:14.1f} {k:9d} {seconds:13.2f} {per_row[-1]:7.0f} {total:8.1f} {peaks[-1]:15.0f}",
-            flush=True,
-        )
-    print(
-        f"from {sizes[0]:,} to {sizes[-1]:,} rows: ns/row {per_row[-1] / per_row[0]:.2f} times, "
-        f"peak memory {peaks[-1] / peaks[0]:.2f} times; the largest data are {8 * 16 * sizes[-1] / allowed:.1f} times all workers' memory"
-    )
-    plot_memory(folder / "engine-memory.png", sizes, peaks, parse_bytes(limit) / 1e6)
+            for _ in range(3 if n == sizes[0] else 1):
+                timed = timed_fit(source, folder / "run", client, passes)
+                wall[n] += [1e9 * seconds / n for seconds in timed.seconds]
+                cpu[n] += [1e9 * seconds / n for seconds in timed.cpu]
+                found = zip(timed.seconds, timed.cpu, timed.clusters, strict=True)
+                each = ", ".join(f"{1e9 * a / n:.0f} {1e9 * b / n:.0f} (k={k})" for a, b, k in found)
+                print(f"{n:12,d} rows: {each}", flush=True)
+            peaks[n] = max(peaks[n], *(peak / 1e6 for peak in client.run(peak_memory).values()))
+    print_table(
+        "Growth",
+        ["rows", "data / all workers' memory", "seconds a pass", "ns a row", "best", "CPU ns a row", "peak of a worker, MB"],
+        [
+            [
+                f"{n:,}", f"{8 * 16 * n / allowed:.1f}", f"{np.median(wall[n]) * n / 1e9:.2f}", f"{np.median(wall[n]):.0f}",
+                f"{min(wall[n]):.0f}", f"{np.median(cpu[n]):.0f}", f"{peaks[n]:.0f}",
+            ]
+            for n in sizes
+        ],
+    )  # fmt: skip
+    for name, values in (("wall", wall), ("CPU", cpu)):
+        middle = [float(np.median(values[n])) for n in sizes]
+        print(f"{name}: the largest median is {max(middle) / min(middle):.3f} times the smallest")
+    plot_memory(folder / "engine-memory.png", sizes, [peaks[n] for n in sizes], parse_bytes(limit) / 1e6)
 
 
 def plot_memory(path: Path, sizes: list[int], peaks: list[float], limit: float) -> None:
@@ -163,7 +190,7 @@ def compare_workers(folder: Path, n: int, passes: int) -> None:
     seconds, found = [], []
     for count in (1, 2):
         with cluster_client(n_workers=count, memory_limit="2GB") as client:
-            seconds.append(timed_fit(source, folder / f"run-{count}", client, passes)[0])
+            seconds.append(float(np.median(timed_fit(source, folder / f"run-{count}", client, passes).seconds)))
         found.append(results(folder / f"run-{count}"))
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True)), "1 and 2 workers gave different bits"
     print(
@@ -216,7 +243,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("engine-benchmark"))
     parser.add_argument("--rows", default="1000000,10000000,40000000")
     parser.add_argument("--memory-limit", default="640MB", help="of each of the two workers of `growth`")
-    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--passes", type=int, default=3, help="over the data; twice as many over the smallest")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")

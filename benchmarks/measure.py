@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -34,13 +35,28 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}"
 
 
+def commit() -> str:
+    """The commit of the working copy, with a plus sign when it has been changed."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if git("status", "--porcelain") else "")
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Lines of a table in Markdown."""
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    for row in rows:
+        lines.append("| " + " | ".join(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row) + " |")
+    return lines
+
+
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table in Markdown."""
     print(f"\n{title}\n")
-    print("| " + " | ".join(header) + " |")
-    print("|" + " --- |" * len(header))
-    for row in rows:
-        print("| " + " | ".join(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row) + " |")
+    print("\n".join(markdown_table(header, rows)))
 
 
 def data_folder(description: str | None) -> tuple[argparse.ArgumentParser, Callable[[], argparse.Namespace]]:

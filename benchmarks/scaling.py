@@ -1,6 +1,7 @@
 """How a pass grows with workers: a real scheduler with many small simulated workers, and a model of discrete events beside it.
 
 python -m benchmarks.scaling [--workers 10,50,200] [--rates 20,60] [--rows 1000000000] [--chunk-rows 1000000]
+python -m benchmarks.scaling --write deploy/SCALING.md      also puts the tables where the document has them
 
 1. The costs are measured: a row against the clusters with the engine's kernels; a task with a real scheduler in a process
    of its own and ten workers in others.
@@ -213,13 +214,35 @@ def chunk_seconds(rows: int, chunk_rows: int, row: float) -> np.ndarray:
     return chunk_rows * (row + 4 * FEATURES / READ_BYTES) * spread
 
 
-def compare(folder: Path, counts: list[int], rates: list[float], row: float, costs: Costs, longest: float) -> Costs:
-    """Real scheduler against model; the cost of a heartbeat is that of the largest cluster.
+def constants(row: float, costs: Costs) -> list[str]:
+    """What was measured, as a table."""
+    task = " / ".join(
+        f"{1e3 * cost:.2f}"
+        for cost in (costs.client_task, costs.scheduler_graph + costs.scheduler_task, costs.worker_task)
+    )
+    found = {
+        f"full Gaussian, {FEATURES} features, {CLUSTERS} clusters, one row: scores and sums": f"{1e6 * row:.2f} us of CPU",
+        f"a Dask task with its sums of {8 * CLUSTERS * STATISTICS / 1000:.0f} kB: client / scheduler / worker": f"{task} ms of CPU",
+        "a heartbeat of a worker, in the scheduler": f"{1e3 * costs.heartbeat:.2f} ms of CPU",
+        "a message from one process to another": f"{1e3 * costs.message:.2f} ms",
+        "adding eight sums; the central task": f"{1e3 * costs.combine:.2f}; {1e3 * costs.centre:.1f} ms of CPU",
+        "reading, for each worker (given, not measured)": f"{READ_BYTES / 1e6:.0f} MB/s",
+        "machines and disks differ by (given)": f"{SPREAD:.0%}",
+    }
+    return ["| constant | value |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in found.items())]
+
+
+def compare(
+    folder: Path, counts: list[int], rates: list[float], row: float, costs: Costs, longest: float
+) -> tuple[Costs, list[str]]:
+    """Real scheduler against model, as a table; the cost of a heartbeat is that of the largest cluster.
 
     The chunks are as long as it takes for the cluster to ask for so many tasks a second.
     """
-    print("\n| workers | tasks a second asked for | a chunk | chunks | work / workers | real | model | real / model | scheduler busy (model) | cores of the workers |")  # fmt: skip
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    table = [
+        "| workers | tasks a second asked for | a chunk | chunks | work / workers | real | model | real / model | scheduler busy (model) | cores of the workers |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for count in counts:
         with scheduler(folder) as client, workers(client, count) as pids:
             costs = costs._replace(heartbeat=heartbeat_cost(client, count))
@@ -231,28 +254,43 @@ def compare(folder: Path, counts: list[int], rates: list[float], row: float, cos
                 took = real_pass(client, chunks, costs.centre)
                 theirs, held = client.run_on_scheduler(cpu_seconds) - theirs, _cpu_of(pids) - held
                 said = model_pass(chunks, count, costs, hosts=min(count, HOSTS))
-                print(
+                table.append(
                     f"| {count} | {rate:g} | {chunks.mean():.2f} s | {chunks.size:,} | {chunks.sum() / count:.1f} s | "
                     f"{took:.1f} s | {said.seconds:.1f} s | {took / said.seconds:.2f} | "
-                    f"{theirs / took:.0%} ({said.scheduler_share:.0%}) | {held / took:.2f} |",
-                    flush=True,
+                    f"{theirs / took:.0%} ({said.scheduler_share:.0%}) | {held / took:.2f} |"
                 )
-    return costs
+                print(table[-1], flush=True)
+    return costs, table
 
 
-def extrapolate(rows: int, chunk_rows: int, row: float, costs: Costs) -> None:
-    """The model alone, every worker in a process of its own."""
-    print("\n| workers | rows a chunk | tasks | work / workers | one pass | efficiency | scheduler busy |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+def extrapolate(rows: int, chunk_rows: int, row: float, costs: Costs) -> list[str]:
+    """The model alone, every worker in a process of its own, as a table."""
+    table = [
+        "| workers | rows a chunk | tasks | work / workers | one pass | efficiency | scheduler busy |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for count in (10, 30, 100, 300, 1000):
         for size in (chunk_rows, chunk_rows // 4):
             chunks = chunk_seconds(rows, size, row)
             said: Outcome = model_pass(chunks, count, costs)
             ideal = chunks.sum() / count
-            print(
+            table.append(
                 f"| {count:,} | {size:,} | {said.tasks:,} | {ideal:.1f} s | {said.seconds:.1f} s | "
                 f"{ideal / said.seconds:.0%} | {said.scheduler_share:.0%} |"
             )
+    return table
+
+
+def write_tables(document: Path, tables: dict[str, list[str]]) -> None:
+    """Replace the tables between `<!-- NAME: begin -->` and `<!-- NAME: end -->`."""
+    text = document.read_text()
+    for name, lines in tables.items():
+        head, begin, rest = text.partition(f"<!-- {name}: begin -->\n")
+        _, end, tail = rest.partition(f"<!-- {name}: end -->")
+        if not begin or not end:
+            raise ValueError(f"{document} has no place for the table '{name}'")
+        text = head + begin + "\n".join(lines) + "\n" + end + tail
+    document.write_text(text)
 
 
 def main() -> None:
@@ -261,7 +299,8 @@ def main() -> None:
     parser.add_argument("--rates", default="20,60", help="tasks a second that the simulated clusters ask for")
     parser.add_argument("--rows", type=int, default=1_000_000_000)
     parser.add_argument("--chunk-rows", type=int, default=1_000_000)
-    parser.add_argument("--longest", type=float, default=20.0, help="seconds that one simulated pass may take")
+    parser.add_argument("--longest", type=float, default=12.0, help="seconds that one simulated pass may take")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a document whose tables are to be replaced")
     parser.add_argument("--hold", nargs=2, metavar=("ADDRESS", "COUNT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.hold:
@@ -271,22 +310,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, dask.config.set(_QUIET):
         folder = Path(name)
         costs = task_costs(folder, combine, centre)
-        print(f"a row against {CLUSTERS} clusters, {FEATURES} features, full Gaussian: {1e6 * row:.2f} us of CPU")
-        for field in (
-            "client_task",
-            "scheduler_graph",
-            "scheduler_task",
-            "worker_task",
-            "message",
-            "combine",
-            "centre",
-        ):
-            print(f"{field}: {1e3 * getattr(costs, field):.2f} ms")
         counts = [int(count) for count in options.workers.split(",")]
         rates = [float(rate) for rate in options.rates.split(",")]
-        costs = compare(folder, counts, rates, row, costs, options.longest)
-    print(f"\nheartbeat: {1e3 * costs.heartbeat:.2f} ms")
-    extrapolate(options.rows, options.chunk_rows, row, costs)
+        costs, simulation = compare(folder, counts, rates, row, costs, options.longest)
+    tables = {
+        "constants": constants(row, costs),
+        "simulation": simulation,
+        "extrapolation": extrapolate(options.rows, options.chunk_rows, row, costs),
+    }
+    for name, lines in tables.items():
+        print(f"\n{name}\n", *lines, sep="\n")
+    if options.write:
+        write_tables(options.write, tables)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Variational mixtures: seconds per iteration beside scikit-learn, and the first experiment of [KWT07] at reduced size.
 
-    python benchmarks/vb.py speed [--case 20000 10]    # one run, same prior, same start
-    python benchmarks/vb.py heldout                     # held-out log density of the six variants on synthetic Gaussians
-    python benchmarks/vb.py dask --rows 20000000        # the E-step as a pass of workers: rows per second, memory of workers
+    python -m benchmarks.vb speed [--case 20000 10]     # one run, same prior, same start
+    python -m benchmarks.vb heldout                      # held-out log density of the six variants on synthetic Gaussians
+    python -m benchmarks.vb dask                         # the E-step as a pass of workers: rows per second, memory of workers
 
 Both sides of `speed` are one process, may use the same BLAS threads, and are timed as often, the best of each kept.
 scikit-learn's `dirichlet_distribution` model with weight prior alpha/T is exactly FSD, so answers are compared before
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -25,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
 from dtree.core.families import Gaussian
-from dtree.variational.estimator import DPMixtureVB
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.predictive import log_predictive
 from dtree.variational.starts import kmeans_labels, one_hot
@@ -215,8 +216,11 @@ def print_heldout(scores: dict[str, np.ndarray]) -> None:
         print(f"{variant:12}{values.mean():10.3f}{values.std(ddof=1):8.2f}{difference.mean():16.3f}{error:10.3f}")
 
 
-def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12, passes: int = 5) -> None:
-    """Fit O-CTSB by passes of workers over a data set on disk; prints what each pass took and what workers held."""
+def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12, passes: int = 3) -> str:
+    """Fit O-CTSB by passes of workers over a data set on disk, which is removed afterwards; prints what each pass took.
+
+    Returns a line of the table: the fastest pass, and the largest memory of a worker from the first look at the rows to their labels.
+    """
     import psutil
 
     from dtree.cli_engine import make_rows
@@ -228,19 +232,19 @@ def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12,
     if not data.exists():
         print(f"writing {rows:,} x {d} rows in {size} clusters to {data}", flush=True)
         make_rows(data, rows, seed=0, features=d, clusters=size)
-    peak, done = [0], threading.Event()
+    peak, done, seconds = [0], threading.Event(), []
 
     def watch(pids: list[int]) -> None:
         while not done.wait(0.1):
             peak[0] = max(peak[0], *[psutil.Process(pid).memory_info().rss for pid in pids])
 
     def show(step: object) -> None:
+        seconds.append(step.seconds)
         print(
             f"{step.number:6d}{step.elbo:20.1f}{step.n_clusters:10d}{step.seconds:10.1f}{step.rows_per_second:14,.0f}"
             f"{peak[0] / 1e6:14.0f}",
             flush=True,
         )
-        peak[0] = 0
 
     with cluster_client(n_workers=workers, memory_limit="2GB", warm=False) as client:
         watcher = threading.Thread(target=watch, args=(list(client.run(os.getpid).values()),))
@@ -257,7 +261,9 @@ def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12,
             watcher.join()
     took = time.perf_counter() - begun
     print(f"{rows:,} rows, {workers} workers: {model.n_clusters_} clusters (made with {size}), {took:.0f} s in all")
-    print(f"largest memory of a worker after the last pass, while labels were written: {peak[0] / 1e6:.0f} MB")
+    shutil.rmtree(data)
+    best = min(seconds)
+    return f"| {rows:,} | {4e-6 * rows * d:,.0f} | {best:.2f} | {rows / best:,.0f} | {peak[0] / 1e6:.0f} | {took:.0f} |"
 
 
 def main() -> None:
@@ -267,7 +273,9 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=5, help="iterations in a timed run")
     parser.add_argument("--repeats", type=int, default=3, help="timed runs, of which the best counts")
     parser.add_argument("--datasets", type=int, default=20, help="data sets of the held-out experiment")
-    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of `dask`")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[1_000_000, 5_000_000, 20_000_000], help="rows of `dask`"
+    )
     parser.add_argument("--workers", type=int, default=2, help="worker processes of `dask`")
     parser.add_argument(
         "--out", type=Path, help="folder for the data and the run of `dask`; by default a temporary one"
@@ -277,7 +285,9 @@ def main() -> None:
         print_heldout(heldout_scores(arguments.datasets))
     elif arguments.what == "dask":
         with tempfile.TemporaryDirectory() as folder:
-            dask_case(arguments.out or Path(folder), arguments.rows, arguments.workers)
+            lines = [dask_case(arguments.out or Path(folder), rows, arguments.workers) for rows in arguments.rows]
+        print("| rows | data, MB | seconds a pass | rows/s | peak of a worker, MB | seconds in all |")
+        print("\n".join(["| --- " * 6 + "|", *lines]))
     else:
         for rows, d in [arguments.case] if arguments.case else SPEED_CASES:
             speed_case(rows, d, arguments.iterations, arguments.repeats)

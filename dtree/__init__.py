@@ -17,7 +17,7 @@ _HOME = {
     "Bernoulli": "dtree.core.families",
     "DiagonalGaussian": "dtree.core.families",
     "DPMixtureMCMC": "dtree.engine.chain_estimator",
-    "DPMixtureVB": "dtree.variational.estimator",
+    "DPMixtureVB": "dtree.engine.variational_estimator",
     "DiffusionTree": "dtree.diffusion.estimator",
     "DirichletProcess": "dtree.core.priors",
     "Gaussian": "dtree.core.families",
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from dtree.engine.estimators import BayesKMeans as BayesKMeans
     from dtree.engine.estimators import BayesKMeansBHC as BayesKMeansBHC
     from dtree.engine.incremental_estimator import IncrementalBHC as IncrementalBHC
+    from dtree.engine.variational_estimator import DPMixtureVB as DPMixtureVB
     from dtree.estimators import BHC as BHC
     from dtree.evidence import evidence_bounds as evidence_bounds
     from dtree.evidence import exact_log_evidence as exact_log_evidence
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from dtree.reporting.plots_runs import plot_traces as plot_traces
     from dtree.runs import open as open
     from dtree.runs import save as save
-    from dtree.variational.estimator import DPMixtureVB as DPMixtureVB
 
 
 def __getattr__(name: str) -> Any:

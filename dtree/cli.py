@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,13 +16,11 @@ from dtree.cli_ddt import ddt, describe_tree
 from dtree.cli_demo import demo
 from dtree.cli_engine import fit_large, is_large
 from dtree.cli_export import export
-from dtree.cli_output import check_ending, check_file, print_fit, provenance_of, write_columns
+from dtree.cli_output import print_fit, provenance_of
+from dtree.cli_predict import predict_here
 from dtree.cli_report import report
 from dtree.cli_sample import describe_chains, sample
 from dtree.cli_vb import describe_saved, vb
-
-if TYPE_CHECKING:
-    from dtree.store.rows import Rows
 
 app = typer.Typer(
     name="dtree",
@@ -219,23 +217,12 @@ def predict(
         known = labels_column or RunFolder(run).attributes.get("labels_column")
         face_of(run).predict_run(run, data, out_, cluster, [known] if known else [], overwrite)
         return
-    from dtree.store.readers import read_rows
+    from dtree.runs import open as open_run
     from dtree.store.run import read_provenance
 
-    check_ending(out_, (".csv", ".npy", ".npz"))
-    check_file(out_, overwrite)
     remembered = read_provenance(run).get("labels_column")
     leave_out = [remembered] if remembered and labels_column is None else []
-    rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
-    from dtree.core.names import framed
-    from dtree.runs import open as open_run
-
-    model = open_run(run)
-    X = framed(*_same_features(rows, model))
-    with progress_bar():
-        labels, log_density = model.predict(X), model.score_samples(X)
-    write_columns(out_, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}")
+    predict_here(lambda: open_run(run), data, out_, overwrite, leave_out=leave_out, labels_column=labels_column)
 
 
 app.command()(demo)
@@ -253,23 +240,6 @@ app.command()(cluster_options(with_exit_codes(ddt)))
 def _has_a_pair(labels: Any) -> bool:
     """Whether two rows share a label, without which the purity of a tree means nothing."""
     return len(set(labels.tolist())) < len(labels)
-
-
-def _same_features(rows: Rows, model: Any) -> tuple[Any, list[str] | None]:
-    """The columns of the rows in the order in which the model learned them."""
-    fitted = getattr(model, "feature_names_in_", None)
-    if fitted is None or rows.feature_names is None:
-        if rows.X.shape[1] != model.n_features_in_:
-            raise ValueError(
-                f"{rows.source} has {rows.X.shape[1]} features but the run was fitted to {model.n_features_in_}"
-            )
-        return rows.X, None if fitted is None else list(fitted)
-    missing = [str(name) for name in fitted if name not in rows.feature_names]
-    if missing:
-        from dtree.store.rows import listed
-
-        raise ValueError(f"{rows.source} lacks features that the run was fitted to: {listed(missing)}")
-    return rows.X[:, [rows.feature_names.index(name) for name in fitted]], list(fitted)
 
 
 if __name__ == "__main__":

@@ -51,19 +51,16 @@ def bench(
             atoms = model.atoms(part)
             with err().status(f"{name}, {n:,} rows"):
                 build_tree(model, atoms).validate()
-                ours, theirs = (
-                    _best(lambda m=model, a=atoms: build_tree(m, a)),
-                    _best(lambda p=part: linkage(p, "average")),
-                )  # type: ignore[misc]
+                ours, theirs = _best(build_tree, model, atoms), _best(linkage, part, "average")
             table.add_row(name, f"{n:,}", str(features), f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}")
     out().print(table)
 
 
-def _best(call: Callable[[], Any]) -> float:
+def _best(call: Callable[..., Any], *arguments: Any) -> float:
     """Seconds of the fastest of three calls."""
     took = []
     for _ in range(3):
         began = time.perf_counter()
-        call()
+        call(*arguments)
         took.append(time.perf_counter() - began)
     return min(took)

@@ -146,21 +146,3 @@ def step_line(waiting: str, describe: Callable[[Any], str]) -> Iterator[Callable
                 console.print(describe(step), markup=False)
 
         yield show
-
-
-def predict_here(run: Path, data: str, leave_out: list[str], target: Path, overwrite: bool) -> None:
-    """Label rows that fit in memory with a run of any method, into one file."""
-    from dtree.cli_output import check_ending, check_file, write_columns
-
-    check_ending(target, (".zarr", ".csv", ".npy", ".npz"))
-    check_file(target, overwrite)
-    from dtree.engine.methods import open_run
-    from dtree.store.readers import read_rows
-
-    rows = read_rows(data, leave_out=leave_out)
-    model = open_run(run)
-    if rows.X.shape[1] != model.n_features_in_:
-        raise ValueError(f"{data} has {rows.X.shape[1]} features but the run was fitted to {model.n_features_in_}")
-    labels, log_density = model.predict(rows.X), model.score_samples(rows.X)
-    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")

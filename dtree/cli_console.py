@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -101,18 +101,23 @@ def progress_bar() -> Iterator[None]:
         console=console,
         transient=True,
     )
+    # Before the first report data are read and, on a machine that has never run dtree, kernels are compiled.
+    waiting = progress.add_task("preparing (the first time also compiles, once)", total=None)
     tasks: dict[str, Any] = {}
-    started = time.monotonic()
 
     def listener(stage: str, done: int, total: int | None) -> None:
+        progress.update(waiting, visible=False)
         if stage not in tasks:
             tasks[stage] = progress.add_task(stage, total=total)
         progress.update(tasks[stage], completed=done, total=total)
-        if not progress.live.is_started and time.monotonic() - started > _PATIENCE:
-            progress.start()
 
+    patience = threading.Timer(_PATIENCE, progress.start)
+    patience.daemon = True
+    patience.start()
     try:
         with listening(listener):
             yield
     finally:
+        patience.cancel()
+        patience.join()
         progress.stop()

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dtree.cli_cluster import Cluster, predict_here, step_line, stopped
+from dtree.cli_cluster import Cluster, step_line, stopped
 from dtree.cli_console import err, out, say
+from dtree.cli_predict import ANY_SIZE, predict_here
 from dtree.store.commit import replacement_of, take_place
 
 LARGEST_EXACT = 10_000  # rows up to which `--method auto` builds the exact tree over single rows
@@ -150,12 +151,14 @@ def predict_run(
     from dtree.engine.runs import Run
 
     if target.suffix != ".zarr":
-        predict_here(run, data, leave_out, target, overwrite)
+        from dtree.engine.methods import open_run
+
+        predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out, endings=ANY_SIZE)
         return
-    started = time.monotonic()
     with cluster.client_for(rows_in(data), Run(run).model().family.name) as client, err().status("labelling rows"):
+        started = time.monotonic()  # workers are there
         rows = predict_dataset(run, data, target, client=client, leave_out=leave_out, overwrite=overwrite)
-    took = time.monotonic() - started
+        took = time.monotonic() - started
     say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {target}")
 
 

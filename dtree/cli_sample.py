@@ -13,8 +13,8 @@ import typer
 
 from dtree.cli_arguments import prior_of
 from dtree.cli_cluster import Cluster, stopped
-from dtree.cli_console import err, out, progress_bar, say
-from dtree.cli_output import check_ending, check_file, write_columns
+from dtree.cli_console import err, out, say
+from dtree.cli_predict import predict_here
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -258,17 +258,5 @@ def predict_run(
 ) -> None:
     """Labels by the point-estimate partition, log densities averaged over draws."""
     from dtree.engine.chains import open_run
-    from dtree.store.readers import read_rows
 
-    check_ending(target, (".csv", ".npy", ".npz"))
-    check_file(target, overwrite)
-    rows = read_rows(data, leave_out=leave_out)
-    model = open_run(run)
-    from dtree.cli import _same_features
-    from dtree.core.names import framed
-
-    X = framed(*_same_features(rows, model))
-    with progress_bar():
-        labels, log_density = model.predict(X), model.score_samples(X)
-    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
+    predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,10 +11,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli_cluster import Cluster, cluster_options, predict_here, step_line, stopped
-from dtree.cli_console import err, out, say, with_exit_codes
+from dtree.cli_cluster import Cluster, cluster_options, step_line, stopped
+from dtree.cli_console import err, out, printable, say, with_exit_codes
 from dtree.cli_engine import rows_in
+from dtree.cli_predict import ANY_SIZE, predict_here
+from dtree.store.commit import replacement_of, take_place
 
+_MOST_CLUSTERS_SHOWN = 15
+_MOST_FEATURES_SHOWN = 6
 _ROWS_WORTH_WORKERS = 200_000  # fewer rows are done sooner in this process than a cluster starts
 
 
@@ -40,6 +45,7 @@ def vb(
     labels_column: Annotated[
         str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there already.")] = False,
     *,
     cluster: Cluster,
 ) -> None:
@@ -52,23 +58,27 @@ def vb(
     """
     from dtree.store.run import check_output
 
-    check_output(out_, overwrite=False)
+    check_output(out_, overwrite)
     from dtree.variational.variants import variant_named
 
     variant_named(variant)  # a misspelt name must not wait for workers
     settings: dict[str, Any] = {"learn_alpha": learn_alpha, "max_iter": max_passes, "tol": tol, "n_init": restarts}
     started = time.monotonic()
+    run = out_
+    if run.exists():  # it stays until the new one is complete
+        run = replacement_of(run)
+        shutil.rmtree(run, ignore_errors=True)
     try:
         with _workers(data, cluster, family) as client, _pass_line() as show:
             from dtree.engine.variational import fit_variational
 
             model = fit_variational(
-                data, out_, variant, family, truncation, alpha, seed=seed, notes={"data": data},
+                data, run, variant, family, truncation, alpha, seed=seed, notes={"data": data},
                 labels_column=labels_column, client=client, progress=show, **settings,
             )  # fmt: skip
     except KeyboardInterrupt:
-        raise stopped(out_) from None
-    _print_result(model, out_, started)
+        raise stopped(run) from None
+    _print_result(model, run, started)
 
 
 def resume_run(run: Path, cluster: Cluster) -> None:
@@ -95,7 +105,9 @@ def predict_run(
 
     opened = VariationalRun(run)
     if target.suffix != ".zarr":
-        predict_here(run, data, leave_out, target, overwrite)
+        from dtree.engine.methods import open_run
+
+        predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out, endings=ANY_SIZE)
         return
     family = opened.model().family.name
     started = time.monotonic()
@@ -107,23 +119,30 @@ def predict_run(
 
 def describe_run(run: Path) -> None:
     """What a run holds, finished or not."""
+    from dtree.engine.variational import open_run
     from dtree.engine.variational_folder import VariationalRun
+    from dtree.store.rows import listed
 
     opened = VariationalRun(run)
     source, at, settings = opened.source, opened.attributes, opened.settings
     say(f"{source.shape[0]:,} rows, {source.shape[1]} features from {at.get('data') or source.path}")
-    left_out = source.shape[1] - len(at["columns"])
-    if left_out:
-        say(f"{left_out} constant columns left out")
+    names = list(source.columns)
+    if names:
+        say(f"features: {listed(names)}")
+    constant = sorted(set(range(source.shape[1])) - set(at["columns"]))
+    if constant:
+        which = "" if not names else ": " + listed([names[column] for column in constant])
+        say(f"{len(constant)} constant column{'s' if len(constant) > 1 else ''} left out{which}")
     say(f"variational mixture {settings['variant']}, truncation {_truncation(opened)}")
     if opened.done:
         kind = "log evidence at least" if at["elbo_is_bound"] else "approximate bound"
         converged = "" if at["converged"] else ", not yet converged"
-        say(f"{at['n_clusters']} clusters after {at['passes']} passes{converged}, {kind} {at['elbo']:.6g}")
+        say(f"{_clusters(at['n_clusters'])} after {_passes(at['passes'])}{converged}, {kind} {at['elbo']:.6g}")
         say(f"alpha: {at['alpha']:.6g}" + (" (learned)" if settings["learn_alpha"] else ""))
+        _print_clusters(open_run(run))
     else:
         done = opened.generations()
-        say(f"not finished: {done[-1] if done else 0} passes done; 'dtree resume {run}' carries on")
+        say(f"not finished: {_passes(done[-1] if done else 0)} done; 'dtree resume {run}' carries on")
     say(f"family: {opened.model().family!r}")
     say(f"seed: {settings['random_state']}")
     say(f"command: {' '.join(at['command'])}")
@@ -134,10 +153,38 @@ def describe_saved(model: Any, notes: dict[str, Any]) -> None:
     say(f"{model.labels_.shape[0]:,} rows, {model.n_features_in_} features")
     say(f"variational mixture {model.variant}, truncation {model.truncation_}")
     kind = "log evidence at least" if model.elbo_is_bound_ else "approximate bound"
-    say(f"{model.n_clusters_} clusters after {model.n_iter_} iterations, {kind} {model.elbo_:.6g}")
+    say(f"{_clusters(model.n_clusters_)} after {model.n_iter_} iterations, {kind} {model.elbo_:.6g}")
     say(f"alpha: {model.alpha_:.6g}")
+    _print_clusters(model)
     say(f"family: {model.family_!r}")
     say(f"made: {notes.get('created')}")
+
+
+def _print_clusters(model: Any) -> None:
+    """The largest clusters: how many rows, what weight, and where in the first few features."""
+    import numpy as np
+    from rich.table import Table
+
+    frame = model.component_frame().iloc[:_MOST_CLUSTERS_SHOWN, :_MOST_FEATURES_SHOWN]
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
+    named = hasattr(model, "feature_names_in_")
+    heads = [printable(str(name)) if named else f"feature {name}" for name in frame.columns]
+    table = Table("cluster", "rows", "weight", *heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for cluster, values in zip(frame.index, frame.to_numpy()):
+        table.add_row(
+            str(cluster), f"{sizes[cluster]:,}", f"{model.weights_[cluster]:.3f}", *(f"{v:.4g}" for v in values)
+        )
+    out().print(table)
+    if model.n_clusters_ > _MOST_CLUSTERS_SHOWN:
+        say(f"and {model.n_clusters_ - _MOST_CLUSTERS_SHOWN} smaller clusters")
+
+
+def _clusters(number: int) -> str:
+    return f"{number} cluster{'s' if number != 1 else ''}"
+
+
+def _passes(number: int) -> str:
+    return f"{number} pass{'es' if number != 1 else ''}"
 
 
 def _truncation(opened: Any) -> int:
@@ -166,10 +213,10 @@ def _pass_line() -> Any:
 def _print_result(model: Any, run: Path, started: float) -> None:
     kind = "log evidence at least" if model.elbo_is_bound_ else "approximate bound"
     out().print(
-        f"{model.labels_.shape[0]:,} rows: {model.n_clusters_} clusters after {model.n_iter_} passes, "
+        f"{model.labels_.shape[0]:,} rows: {_clusters(model.n_clusters_)} after {_passes(model.n_iter_)}, "
         f"{kind} {model.elbo_:.6g} ({time.monotonic() - started:.1f} s)",
         markup=False,
     )
     if not model.converged_:
-        say("not converged: raise --max-passes, or --tol")
-    say(f"run: {run}")
+        say("not converged: fit again with a larger --max-passes or --tol")
+    say(f"run: {take_place(run)}")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dtree.core.families import Family
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.store.encode import decode, encode
 from dtree.store.run import Contents, Kind, register
-from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.fitting import Fit
 from dtree.variational.likelihood import expectation_of
 from dtree.variational.steps import Rule, Sums
@@ -28,6 +28,7 @@ def _take_apart(model: Any) -> Contents:
         # A random generator has no state worth keeping once the fit is done.
         name: None if isinstance(value, np.random.RandomState | np.random.Generator) else value
         for name, value in model.get_params(deep=False).items()
+        if name not in ("client", "out")  # where it was fitted says nothing about what was found
     }
     names = getattr(model, "feature_names_in_", None)
     settings = {

@@ -26,7 +26,7 @@ ROWS = [
     {"engine"},
     {"estimators", "evidence", "coarsening", "datasets", "runs", "reporting", "guide"}
     | {"runs_bhc", "runs_chains", "runs_variational", "runs_diffusion"},
-    {"cli", "cli_console", "cli_output", "cli_cluster", "cli_engine", "cli_sample", "cli_vb", "cli_ddt", "cli_report"},
+    {path.stem for path in PACKAGE.glob("cli*.py")},
 ]
 RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
 # The faces of the last rooms know each other: an estimator is saved by runs, drawn by report.

@@ -211,7 +211,7 @@ BAD_COMMANDS: dict[str, tuple[str, str]] = {
     "output below a file": ("fit good.csv --labels-column kind --out good.csv/run.zarr", "is not a folder"),
     "no output": ("fit good.csv", "--out"),
     "unknown family": ("fit good.csv --labels-column kind --family gauss --out new.zarr", "gauss"),
-    "unknown prior": ("fit good.csv --labels-column kind --prior pitman --out new.zarr", "there is no prior 'pitman'"),
+    "unknown prior": ("fit good.csv --labels-column kind --prior pitman --out new.zarr", "unknown prior 'pitman'"),
     "unknown method": ("fit good.csv --labels-column kind --method fast --out new.zarr", "method"),
     "negative alpha": ("fit good.csv --labels-column kind --alpha -1 --out new.zarr", "alpha must be positive"),
     "alpha that is no number": ("fit good.csv --alpha many --out new.zarr", "--alpha"),

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -187,10 +188,12 @@ def test_what_a_file_holds_cannot_redraw_the_terminal() -> None:
 def test_a_bar_is_drawn_only_where_someone_watches(monkeypatch: pytest.MonkeyPatch, watched: bool) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(cli_console, "err", lambda: Console(file=screen, force_terminal=watched, width=100))
-    monkeypatch.setattr(cli_console, "_PATIENCE", -1.0)
+    monkeypatch.setattr(cli_console, "_PATIENCE", 0.0)
     with cli_console.progress_bar():
+        time.sleep(0.3)  # the bar comes up by itself
         for done in range(11):
             report("merging", done, 10)
+    assert ("preparing" in screen.getvalue()) == watched
     assert ("merging" in screen.getvalue()) == watched
     assert ("100%" in screen.getvalue()) == watched
 

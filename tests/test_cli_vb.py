@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import zarr
 from typer.testing import CliRunner, Result
@@ -89,6 +90,18 @@ def test_predict(folder: Path, tmp_path: Path, ending: str) -> None:
     assert density == pytest.approx(model.score_samples(new), abs=1e-10)
 
 
+def test_a_run_is_replaced_when_asked_for(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run.zarr"
+    for options in (["--variant", "TSB"], ["--variant", "FSD", "--overwrite"]):
+        said = _run(
+            "vb", folder / "x.npy", "--truncation", 4, "--family", "gaussian-diag", "--out", run, *options
+        ).output
+        assert f"run: {run}\n" in said
+    assert "FSD, truncation 4" in _run("info", run).output
+    assert "--overwrite" in _run("vb", folder / "x.npy", "--out", run, code=2).output
+    assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
+
+
 def test_a_column_of_labels_is_left_out(tmp_path: Path) -> None:
     X = rows(60)
     lines = [",".join([*map(repr, map(float, row)), "word"]) for row in X]
@@ -98,6 +111,35 @@ def test_a_column_of_labels_is_left_out(tmp_path: Path) -> None:
     assert "60 rows" in _run("predict", tmp_path / "run.zarr", tmp_path / "x.csv", "--out", tmp_path / "l.csv").output
     assert "kind" in _run("vb", tmp_path / "x.csv", "--out", tmp_path / "b.zarr", code=2).output
     _run("vb", tmp_path / "x.csv", "--labels-column", "sort", "--out", tmp_path / "b.zarr", code=2)
+
+
+def test_names_of_rows_and_features_reach_every_command(tmp_path: Path) -> None:
+    names = ["length", "width", "height"]
+    frame = pandas.DataFrame(rows(60), columns=names, index=[f"leaf {i}" for i in range(60)])
+    frame.insert(1, "same", 2.0)
+    frame.to_csv(tmp_path / "x.csv", index_label="name")
+    run = tmp_path / "run.zarr"
+    _run("vb", tmp_path / "x.csv", "--truncation", 5, "--out", run)
+    model = dtree.open(run)
+    assert model.component_frame().columns.tolist() == names
+    said = _run("info", run).output
+    assert "features: 'length', 'same', 'width', 'height'" in said
+    assert "1 constant column left out: 'same'" in said
+    assert ["cluster", "rows", "weight", *names] in [line.split() for line in said.splitlines()]
+    frame[["height", "same", "length", "width"]].to_csv(tmp_path / "turned.csv", index_label="name")
+    for ending in ("csv", "zarr"):
+        _run("predict", run, tmp_path / "turned.csv", "--out", tmp_path / f"labels.{ending}")
+    written = pandas.read_csv(tmp_path / "labels.csv")
+    assert written["row"].tolist() == list(frame.index)
+    assert written["label"].tolist() == model.labels_.tolist()
+    assert np.array_equal(zarr.open_array(str(tmp_path / "labels.zarr" / "labels"), mode="r")[...], model.labels_)
+    frame[["height"]].to_csv(tmp_path / "short.csv", index=False)
+    assert "lacks features" in _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / "s.csv", code=2).output
+    assert "lack features" in _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / "s.zarr", code=2).output
+    _run("report", run, "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "leaf 7" in page
+    assert "height" in page
 
 
 @pytest.mark.parametrize(
@@ -140,7 +182,7 @@ def test_constant_and_dependent_columns(tmp_path: Path) -> None:
     X = rows()
     np.save(tmp_path / "x.npy", np.column_stack([X, np.full(300, 2.0), X[:, 0] + X[:, 1]]))
     _run("vb", tmp_path / "x.npy", "--truncation", 6, "--out", tmp_path / "run.zarr")
-    assert "1 constant columns left out" in _run("info", tmp_path / "run.zarr").output
+    assert "1 constant column left out" in _run("info", tmp_path / "run.zarr").output
     model = dtree.open(tmp_path / "run.zarr")
     assert model.columns_.tolist() == [0, 1, 2, 4]
     assert np.isfinite(model.elbo_)
@@ -168,6 +210,6 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == 130
     assert "'dtree resume run.zarr' carries on" in said
-    assert "passes done; 'dtree resume" in _run("info", tmp_path / "run.zarr").output
+    assert " done; 'dtree resume" in _run("info", tmp_path / "run.zarr").output
     with pytest.raises(ValueError, match="is not finished: resume it"):
         dtree.open(tmp_path / "run.zarr")

@@ -12,13 +12,17 @@ import pytest
 import dtree
 
 ROOT = Path(dtree.__file__).parents[1]
-PAGES = sorted((ROOT / "dtree" / "guide").glob("[a-z]*.py"))
+PAGES = sorted((ROOT / "dtree" / "guide").rglob("[a-z]*.py"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_names_in_the_guide_exist(page):
     for name in re.findall(r"`dtree\.(\w+)", page.read_text()):
-        assert name in dtree.__all__ or (ROOT / "dtree" / name).is_dir() or name == "guide", name
+        assert name in dtree.__all__ or (ROOT / "dtree" / name).is_dir(), name
+    for path in re.findall(r"`dtree\.guide\.([\w.]+)`", page.read_text()):
+        assert any(
+            (ROOT / "dtree" / "guide" / path.replace(".", "/")).with_suffix(end).exists() for end in (".py", "")
+        ), path
 
 
 def test_pages_build(tmp_path):
@@ -27,4 +31,5 @@ def test_pages_build(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Choose a family" in (tmp_path / "dtree" / "guide" / "families.html").read_text()
+    assert "phi_t" in (tmp_path / "dtree" / "guide" / "algorithms" / "bhc.html").read_text()
     assert "BayesKMeansBHC" in (tmp_path / "dtree.html").read_text()

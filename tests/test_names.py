@@ -12,15 +12,10 @@ import pandas
 import pytest
 import zarr
 from scipy import sparse
-from scipy.cluster.hierarchy import dendrogram, fcluster
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 import dtree
 from dtree.cli import app
-from dtree.core.partition import canonical_labels
 from dtree.datasets import nested_creatures
 from dtree.runs import open as open_run
 from dtree.runs import save
@@ -102,48 +97,3 @@ def test_anndata_like_objects(make: Any, tmp_path: Path) -> None:
     other = SimpleNamespace(X=make(counts), obs_names=cells, var_names=["actin", "myosin", "keratin"])
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(other)
-
-
-# What other programs make of a tree ----------------------------------------------------------------------------------
-
-
-def test_scipy_draws_and_cuts_the_same_tree() -> None:
-    model = dtree.BHC("gaussian-diag").fit(FRAME)
-    drawn = dendrogram(model.linkage_, labels=model.row_names_.tolist(), no_plot=True)
-    assert sorted(drawn["ivl"]) == sorted(DATA.row_names)
-    flat = fcluster(model.linkage_, np.log(2.0) + 1e-9, "distance")
-    assert np.array_equal(canonical_labels(flat), model.labels_)
-
-
-def test_newick_read_back_is_the_same_tree() -> None:
-    names = [f"it's {name}" if i % 5 == 0 else name for i, name in enumerate(DATA.row_names)]
-    model = dtree.BHC("gaussian-diag").fit(FRAME)
-    nested, depth = read_newick(model.tree_.to_newick(names))
-
-    def groups(part: Any, found: set[frozenset[str]]) -> set[frozenset[str]]:
-        if not isinstance(part, str):
-            found.add(frozenset(_leaves(part)))
-            for child in part:
-                groups(child, found)
-        return found
-
-    m = model.tree_.n_leaves
-    expected = {frozenset(names[i] for i in model.tree_.leaves_below(k)) for k in range(m, 2 * m - 1)}
-    assert groups(nested, set()) == expected
-    np.testing.assert_allclose(list(depth.values()), model.linkage_[-1, 2], rtol=1e-4)
-
-
-def test_in_a_pipeline() -> None:
-    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), dtree.BHC("gaussian-diag"))
-    labels = pipeline.fit_predict(FRAME)
-    assert len(set(labels)) == 9
-    assert pipeline[-1].feature_names_in_.tolist() == DATA.feature_names
-    assert np.array_equal(pipeline.predict(FRAME), labels)
-
-
-def test_in_a_grid_search_by_held_out_density() -> None:
-    search = GridSearchCV(dtree.BHC(), {"family": ["gaussian-diag", "gaussian"], "cut": [0.5]}, cv=3)
-    search.fit(DATA.X)
-    assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
-    assert search.best_score_ == search.cv_results_["mean_test_score"].max()
-    assert search.best_estimator_.n_clusters_ >= 3

@@ -18,10 +18,10 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.measure import machine
+from benchmarks.measure import commit, machine
 from benchmarks.reproduce import heller2005, knowles2011, kurihara2007, lee2015, xu2009
 from benchmarks.reproduce.page import html, markdown
-from benchmarks.reproduce.record import Experiment, Finding, Paper, Setting, commit
+from benchmarks.reproduce.record import Experiment, Finding, Paper, Setting
 
 PAPERS = [module.PAPER for module in (heller2005, kurihara2007, xu2009, knowles2011, lee2015)]
 

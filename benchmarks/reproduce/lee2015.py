@@ -49,10 +49,10 @@ def judged(found: dict[str, list[Any]], rivals: tuple[str, ...], limit: float, e
             continue
         rival = max(rivals, key=lambda s: float(np.mean(rate[s])))
         text = "; ".join(f"{s} {np.mean(rate[s]):.2f}" for s in (ours, *rivals))
-        sign = 1.0 if ess_claim == "more" else -1.0
         words = "more effective draws a second" if ess_claim == "more" else "the fewest effective draws"
-        gain = sign * np.subtract(rate[ours], rate[rival])
-        rows.append(Row(f"{ours}: effective draws a second", words, text, wins_verdict(gain), "of the number of clusters, second half"))  # fmt: skip
+        ratio = (float(np.mean(rate[ours])) + 1e-9) / (float(np.mean(rate[rival])) + 1e-9)
+        ratio = ratio if ess_claim == "more" else 1.0 / ratio
+        rows.append(Row(f"{ours}: effective draws a second", words, text, threshold_verdict(ratio, 1.0), f"of the number of clusters, second half; judged by the ratio to {rival}"))  # fmt: skip
     return rows
 
 

@@ -6,7 +6,7 @@ import base64
 from collections import Counter
 from pathlib import Path
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from benchmarks.reproduce import record
 from benchmarks.reproduce.record import CLOSE, DIFFERS, REPRODUCED, Finding, Paper
@@ -106,8 +106,8 @@ def _paper(paper: Paper, findings: dict[tuple[str, str], Finding], pictures: Pat
             for row in finding.rows
         ]
         parts.append(_table(["what", "the paper", "ours", "verdict", "to know"], rows))
-        if finding.picture and (pictures / finding.picture).exists():
-            code = base64.b64encode((pictures / finding.picture).read_bytes()).decode()
+        for name in [name for name in (finding.picture or "").split() if (pictures / name).exists()]:
+            code = base64.b64encode((pictures / name).read_bytes()).decode()
             parts.append(
                 Markup('<figure><img alt="{}" src="data:image/png;base64,{}"></figure>').format(
                     f"{experiment.where} done again", Markup(code)
@@ -123,21 +123,30 @@ def _paper(paper: Paper, findings: dict[tuple[str, str], Finding], pictures: Pat
 
 
 def markdown(papers: list[Paper], results: Path) -> str:
-    """The verdicts as Markdown, one line a row."""
+    """The verdicts as Markdown: how many of each by experiment, and every row that is not simply reproduced."""
     findings = gather(papers, results)
-    lines = [f"In all: {_words(tally(findings))}.", ""]
+    lines = [
+        f"In all: {_words(tally(findings))}.",
+        "",
+        "| paper | where | claim | run | reproduced | close | differs |",
+    ]
+    lines.append("|" + " --- |" * 7)
+    others = []
     for paper in papers:
-        lines += [
-            f"### {paper.title}",
-            "",
-            "| where | what | the paper | ours | verdict |",
-            "| --- | --- | --- | --- | --- |",
-        ]
+        short = paper.title.split(",")[0] + " " + paper.key[-4:]
         for experiment in paper.experiments:
             finding = findings.get((paper.key, experiment.key))
-            for row in [] if finding is None else finding.rows:
-                if row.verdict:
-                    cells = (experiment.where, row.what, row.paper, row.ours, row.verdict)
-                    lines.append("| " + " | ".join(str(escape(cell)).replace("|", "/") for cell in cells) + " |")
-        lines += ["", *(f"- Not done again: {what}: {why}." for what, why in paper.not_redone), ""]
-    return "\n".join(lines)
+            if finding is None or finding.failure:
+                lines.append(f"| {short} | {experiment.where} | {experiment.claim} | not run | | | |")
+                continue
+            count = Counter(row.verdict for row in finding.rows)
+            numbers = " | ".join(str(count[word]) for word in (REPRODUCED, CLOSE, DIFFERS))
+            lines.append(f"| {short} | {experiment.where} | {experiment.claim} | {finding.mode} | {numbers} |")
+            for row in finding.rows:
+                if row.verdict in (CLOSE, DIFFERS):
+                    note = f" ({row.note})" if row.note else ""
+                    others.append(f"- {short}, {experiment.where}, {row.what}: *{row.verdict}*. The paper: {row.paper}; ours: {row.ours}{note}.")  # fmt: skip
+    lines += ["", "Not simply reproduced:", "", *others, "", "Not done again:", ""]
+    for paper in papers:
+        lines += [f"- {paper.title.split(',')[0]} {paper.key[-4:]}, {what}: {why}." for what, why in paper.not_redone]
+    return "\n".join(lines) + "\n"

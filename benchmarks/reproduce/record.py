@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -56,7 +55,7 @@ class Setting:
 
 @dataclass
 class Experiment:
-    """One table or figure of a paper; `run` returns rows and the name of a picture in `Setting.pictures`, or None."""
+    """One table or figure of a paper; `run` returns rows and names of pictures in `Setting.pictures` with spaces between, or None."""
 
     key: str
     where: str
@@ -171,14 +170,3 @@ def time_verdict(ours: float, paper: float) -> str:
     if ours <= paper:
         return REPRODUCED
     return CLOSE if ours <= 2.0 * paper else DIFFERS
-
-
-def commit() -> str:
-    """The commit of the working copy, with a plus sign when it has been changed."""
-    root = Path(__file__).parent
-
-    def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
-        return done.stdout.strip()
-
-    return (git("rev-parse", "--short", "HEAD") or "unknown") + ("+" if git("status", "--porcelain") else "")

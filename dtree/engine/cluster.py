@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from distributed.system import MEMORY_LIMIT
 from dtree.core.families import Family
 
 _WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
+_LEAST_BYTES = 400_000_000  # with less it would be ended for its size before it does much
+_PATIENCE = 60.0  # seconds in which a running scheduler must have its first worker
 _ALLOWED_DEATHS = 6  # how often a task's worker may die before the task is given up
 
 
@@ -23,7 +26,13 @@ def local_size(n_workers: int | None = None, memory_limit: int | str | None = No
     workers = n_workers or max(1, min(CPU_COUNT, int(MEMORY_LIMIT // _WORKER_BYTES)))
     if memory_limit is None:
         return workers, int(0.9 * MEMORY_LIMIT / workers)
-    return workers, int(dask.utils.parse_bytes(memory_limit))
+    try:
+        size = int(dask.utils.parse_bytes(memory_limit))
+    except ValueError:
+        raise ValueError(f"{memory_limit!r} is not an amount of memory: write it like 1GB or 800MB") from None
+    if 0 < size < _LEAST_BYTES:
+        raise ValueError(f"a worker needs at least {_LEAST_BYTES // 10**6} MB of memory, and {memory_limit} is less")
+    return workers, size
 
 
 def security(ca: str, certificate: str, key: str) -> Security:
@@ -67,7 +76,7 @@ def cluster_client(
     3
     """
     if scheduler is not None:
-        with Client(scheduler, security=tls, set_as_default=False) as client:
+        with _connected(scheduler, tls) as client:
             yield client
         return
     if warm:
@@ -77,9 +86,17 @@ def cluster_client(
     workers, memory = local_size(n_workers, memory_limit)
     if not processes:
         memory = 0  # no limit: workers in threads would each be charged for the whole process, and pause for good
-    settings = {"distributed.scheduler.allowed-failures": _ALLOWED_DEATHS}
+    settings = {
+        "distributed.scheduler.allowed-failures": _ALLOWED_DEATHS,
+        # A local cluster looks at a dead worker's name after so long, and if a new one is dead at that moment too, it lets nobody
+        # take its place any more: workers that die again and again would be gone for good, and the run would wait for them.
+        "distributed.deploy.lost-worker-timeout": "30 days",
+    }
     # Nobody is told of a dashboard here, and loading what draws it costs a second at every start.
     local = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, **local}
+    local = {"silence_logs": logging.ERROR, **local}  # what matters is said by the run itself, once
+    if processes:
+        local = {"preload": ["dtree.engine.worker_start"], **local}
     with (
         dask.config.set(settings),
         LocalCluster(
@@ -88,6 +105,24 @@ def cluster_client(
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def _connected(scheduler: str, tls: Security | None) -> Client:
+    """A client of a running scheduler, or one sentence when it does not answer or nobody works for it."""
+    try:
+        client = Client(scheduler, security=tls, set_as_default=False)
+    except (OSError, TimeoutError, TypeError, ValueError) as problem:
+        reason = " ".join(str(problem).split())[:120] or type(problem).__name__
+        raise ValueError(
+            f"no Dask scheduler answers at {scheduler}: is it running, is the address right, and is it reached with TLS exactly "
+            f"if it asks for TLS (tls://, with --tls-ca, --tls-cert and --tls-key)? ({reason})"
+        ) from None
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError:
+        client.close()
+        raise ValueError(f"the Dask scheduler at {scheduler} has no workers: start some and run this again") from None
+    return client
 
 
 def worker_memory(client: Client | None) -> int | None:

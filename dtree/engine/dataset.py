@@ -116,6 +116,8 @@ def _features(source: Source, choice: Choice, path: Path) -> Source:
     """The source without the columns that are not features."""
     names = list(source.columns) or [str(column) for column in range(source.shape[1])]
     unwanted = {names.index(name) for name in choice.leave_out if name in names}
+    counted = [name for name in choice.leave_out if name.startswith("-") and name[1:].isdigit() and not source.columns]
+    unwanted |= {len(names) - int(name[1:]) for name in counted if 1 <= int(name[1:]) <= len(names)}
     if choice.labels_column is not None:
         unwanted.add(column_index(names, choice.labels_column, path))
     return source.pick([column for column in range(len(names)) if column not in unwanted]) if unwanted else source

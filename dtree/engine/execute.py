@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +15,9 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 from dtree.kmeans.passes import combine_in_tree
+
+_LOOK_EVERY = 10.0  # seconds between looks at whether anybody works
+_ALONE = 300.0  # seconds without any worker after which a run gives up; supervisors have started new ones by then
 
 
 class Here:
@@ -73,17 +78,20 @@ class OnCluster(Here):
             )
             if finish is not None:
                 total = self.client.submit(finish, *finish_with, total, pure=False)
-            return total.result()
+            with _somebody_works(self.client, lambda: [total]):
+                return total.result()
 
     def run(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         with _plain_failures():
-            return self.client.gather(self.client.map(task, *zip(*arguments, strict=True), pure=False))
+            futures = self.client.map(task, *zip(*arguments, strict=True), pure=False)
+            with _somebody_works(self.client, lambda: futures):
+                return self.client.gather(futures)
 
     def streams(
         self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], more: Callable[[Any], bool]
     ) -> Iterator[Any]:
-        with _plain_failures():
-            futures = {self.client.submit(task, *args, pure=False): args for args in arguments}
+        futures = {self.client.submit(task, *args, pure=False): args for args in arguments}
+        with _plain_failures(), _somebody_works(self.client, lambda: list(futures)):
             running = as_completed(list(futures), loop=self.client.loop)
             for future in running:
                 args, result = futures.pop(future), future.result()
@@ -92,6 +100,35 @@ class OnCluster(Here):
                     again = self.client.submit(task, *args, pure=False)
                     futures[again] = args
                     running.add(again)
+
+
+@contextmanager
+def _somebody_works(client: Client, futures: Callable[[], list[Any]]) -> Iterator[None]:
+    """Give the futures up when there have been no workers for long: some come back, but not all do, and nobody should wait for ever."""
+    over, given_up = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        seen = time.monotonic()
+        while not over.wait(_LOOK_EVERY):
+            if client.status != "running" or client.scheduler_info(n_workers=1)["workers"]:
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _ALONE:
+                given_up.set()
+                client.cancel(futures(), force=True)
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    except (FutureCancelledError, concurrent.futures.CancelledError, asyncio.CancelledError) as problem:
+        if not given_up.is_set():
+            raise
+        raise RuntimeError(
+            f"there have been no workers for {_ALONE / 60:.0f} minutes: start some and resume the run"
+        ) from problem
+    finally:
+        over.set()
 
 
 @contextmanager

@@ -161,6 +161,4 @@ def predict_dataset(
     labels, are not features. Returns the number of rows.
     """
     opened = check_clusters(run)
-    remembered = opened.attributes.get("labels_column")
-    names = [*leave_out, remembered] if remembered else leave_out
-    return predict_into(opened, data, out, client, predict_task, leave_out=names, overwrite=overwrite)
+    return predict_into(opened, data, out, client, predict_task, leave_out=leave_out, overwrite=overwrite)

@@ -39,16 +39,23 @@ def predict_into(
     """Make a zarr group `out` with the arrays `labels` (n,) int32 and `log_density` (n,) float64; returns n.
 
     task : called as task(path of the run, run_id, *given, source, bounds, folder) for every chunk of rows; writes both arrays there
-    and returns the number of rows. leave_out : columns that are not features, where the data have them. most_rows : in a chunk.
+    and returns the number of rows. leave_out : columns that are not features, where the data have them, besides the run's own column of labels. most_rows : in a chunk.
 
     The group appears when it is complete; nothing of the size of the data comes to this process.
     """
     if not run.done:
         raise ValueError(f"{run.path} is not finished: resume it first")
+    remembered = run.attributes.get("labels_column")
+    names = [*leave_out, remembered] if isinstance(remembered, str) else leave_out
     target = Path(out).resolve()
     check_target(target, overwrite)
     with tempfile.TemporaryDirectory(dir=run.path, prefix=".predicting-") as staging:
-        source = open_dataset(data, staging, client, leave_out=leave_out).with_columns_of(run.source)
+        source = open_dataset(data, staging, client, leave_out=names)
+        numbered = [name for name in names if name.lstrip("-").isdigit()]
+        if numbered and not source.columns and source.shape[1] < run.source.shape[1]:
+            # A column known only by its number, and the new rows have as many columns without it: they hold no labels.
+            source = open_dataset(data, staging, client, leave_out=[name for name in names if name not in numbered])
+        source = source.with_columns_of(run.source)
         n = source.shape[0]
         rows = min(chunk_rows_for(source, worker_memory(client)), n, most_rows or n)
 

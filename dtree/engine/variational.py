@@ -27,7 +27,9 @@ from dtree.engine.folder import write_array
 from dtree.engine.predict import predict_into
 from dtree.engine.runs import create_labels
 from dtree.engine.tasks import with_room
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.engine.variational_folder import METHOD, Checkpoint, PassStep, VariationalRun
+from dtree.engine.variational_rows import row_names_of
 from dtree.engine.variational_tasks import (
     RAW_LABELS,
     combine_sums_task,
@@ -38,9 +40,9 @@ from dtree.engine.variational_tasks import (
 )
 from dtree.kmeans.defaults import family_type
 from dtree.kmeans.survey import Survey
-from dtree.variational.estimator import DEFAULT_TRUNCATION, DPMixtureVB
+from dtree.variational.estimator import DEFAULT_TRUNCATION, InMemoryDPMixtureVB
 from dtree.variational.fitting import has_converged, settle
-from dtree.variational.steps import Rule, State, Sums
+from dtree.variational.steps import Rule, Sums
 from dtree.variational.threads import one_blas_thread
 
 OnProgress = Callable[[PassStep], None]
@@ -107,6 +109,7 @@ def fit_variational(
                 "settings": parameters,
                 "columns": columns.tolist(),
                 "data_fingerprint": fingerprint(source, survey),
+                "row_names": row_names_of(data, labels_column),
                 "versions": {
                     name: version(name) for name in ("numpy", "numba", "zarr", "dask", "scipy", "scikit-learn")
                 },
@@ -122,12 +125,12 @@ def fit_variational(
 
 def _estimator_for(
     variant: str, family: Any, truncation: int | None, alpha: float, seed: int, settings: dict[str, Any]
-) -> DPMixtureVB:
-    known = DPMixtureVB().get_params(deep=False)
+) -> InMemoryDPMixtureVB:
+    known = InMemoryDPMixtureVB().get_params(deep=False)
     for name in settings:
         if name not in known or name in ("warm_start", "random_state"):
             raise ValueError(f"a fit by passes has no setting {name!r}")
-    estimator = DPMixtureVB(variant, family, truncation, alpha, random_state=int(seed), **settings)
+    estimator = InMemoryDPMixtureVB(variant, family, truncation, alpha, random_state=int(seed), **settings)
     estimator._check_settings()
     if not isinstance(estimator.init, str):
         raise ValueError("a fit by passes starts from a sample: give init='auto', 'kmeans' or 'random'")
@@ -162,7 +165,7 @@ def resume(
 
 
 class _ByPasses:
-    """A pass of the workers over all chunks, as the ascent asks for it; they read the state from the last checkpoint."""
+    """Passes of the workers over all chunks; they read the state from the last checkpoint."""
 
     def __init__(self, run: VariationalRun, workers: Here) -> None:
         self.run_folder, self.workers = run, workers
@@ -173,9 +176,6 @@ class _ByPasses:
         path = str(run.path.resolve())
         chunks = [(path, run.run_id, number, chunk) for chunk in range(run.n_chunks)]
         return self.workers.map_reduce(sums_task, chunks, combine_sums_task)
-
-    def run(self, state: State) -> Sums:
-        raise NotImplementedError("the workers read their state from the run's folder")
 
     def permute(self, order: np.ndarray) -> None:
         """Rows keep no responsibilities between passes, so there is nothing to rename."""
@@ -246,6 +246,7 @@ def open_run(path: str | os.PathLike[str]) -> DPMixtureVB:
     if not run.done:
         raise ValueError(f"{run.path} is not finished: resume it")
     mixture = run.mixture()
+    mixture._remember_names(run.attributes.get("row_names"), run.source.columns or None)
     mixture.labels_ = np.asarray(zarr.open_array(str(run.path / "labels"), mode="r")[...]).astype(np.int64)
     return mixture
 
@@ -265,6 +266,4 @@ def predict_dataset(
     """
     opened = VariationalRun(run)
     given = (opened.generations()[-1],) if opened.done else ()
-    remembered = opened.attributes.get("labels_column")
-    names = [*leave_out, remembered] if remembered else leave_out
-    return predict_into(opened, data, out, client, predict_rows_task, given, leave_out=names, overwrite=overwrite)
+    return predict_into(opened, data, out, client, predict_rows_task, given, leave_out=leave_out, overwrite=overwrite)

@@ -1,7 +1,7 @@
 """The folder of a variational run: what a pass starts from, and the fitted mixture at the end.
 
     run/                        a zarr group (format 3), method "variational"
-      zarr.json                 attributes: settings of the estimator, source, columns, status, shown (order of components)
+      zarr.json                 attributes: settings of the estimator, source, columns, status, shown (order of components), row_names
       model/                    the family and alpha
       checkpoints/gen-00000003  sums after pass 3: statistics (T, s), gram, log_zero; entropy, rows, alpha, trace as attributes
       labels, trace/            the results, written at the end
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.engine.folder import RunFolder
-from dtree.variational.estimator import DPMixtureVB
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.variational.fitting import Fit
 from dtree.variational.steps import Rule, Sums
 from dtree.variational.variants import variant_named

@@ -14,9 +14,9 @@ import zarr
 
 from dtree.engine.sources import Source
 from dtree.engine.tasks import with_room
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.engine.variational_folder import VariationalRun
 from dtree.kmeans.survey import check_rows
-from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.steps import State, Sums, e_step, m_step, make_block
 from dtree.variational.threads import one_blas_thread
 

@@ -5,10 +5,21 @@
 | `dtree.guide.families` | what does one cluster of my data look like? |
 | `dtree.guide.methods` | which of the estimators should I take? |
 | `dtree.guide.clusters` | how many workers and how much memory do I need? |
-| `dtree.guide.results` | what do the numbers in a result mean? |
+| `dtree.guide.results` | what do the numbers in a result and the parts of the report mean? |
 | `dtree.guide.trust` | how do I know that it is right? |
-| `dtree.guide.algorithms` | which formulas does dtree use, and where do they differ from the papers? |
+| `dtree.guide.algorithms` | which formulas does dtree use, and where do they differ from the papers? A page per algorithm. |
 | `dtree.guide.changes` | what is new? |
+| `dtree.guide.contributing` | how do I change it? |
 
-These modules hold nothing but their text; `make docs` turns them and the docstrings of the package into pages.
+The shortest way through: `dtree demo` in a terminal, then `dtree fit yours.csv --out run.zarr` and `dtree report run.zarr`; or, in Python,
+
+>>> import dtree
+>>> from dtree.datasets import nested_creatures
+>>> data = nested_creatures(90)
+>>> model = dtree.BHC().fit(data.X)
+>>> model.n_clusters_
+9
+
+These modules hold nothing but their text; `make docs` turns them and the docstrings of the package into pages, and the examples in them
+are run by the tests.
 """

@@ -11,15 +11,44 @@ asks for a number, and `tree.map_partition()` maximises the product instead; the
 first.
 
 **`log_evidence_bound_`** is a lower bound on log p(X) under the model with all partitions summed over: larger is better, between
-models of the same data. `dtree.evidence_bounds` has tighter ones.
+models of the same data. A difference of 5 is strong evidence. `dtree.evidence_bounds` has tighter ones.
 
 **`score_samples`** is the log predictive density of new rows, normalised: it integrates to one. A row with a density far
-below those of the training rows is unlike all of them.
+below those of the training rows is unlike all of them:
+
+>>> import numpy as np, dtree
+>>> X = np.random.default_rng(0).normal(size=(100, 2))
+>>> model = dtree.BHC().fit(X)
+>>> bool(model.score_samples([[9.0, -9.0]])[0] < model.score_samples(X).min())
+True
 
 **`predict_proba`** are memberships, averaged over the partitions of the tree for `BHC`.
 
 **Chains.** `posterior_` is an xarray DataTree in ArviZ's schema. Look at R-hat (near 1) and the effective sample size before
 anything else; then at the co-clustering matrix, which does not depend on how clusters are numbered.
+
+## The report
+
+`dtree report run.zarr -o report.html`, or `dtree.report(model, "report.html", X=X)`, writes one page that needs nothing else. From top to bottom:
+
+| part | how to read it |
+| --- | --- |
+| Tree | Coloured branches are clusters. A fork left of the dotted line is a split with better than even odds; the further left, the surer. Click a triangle to open it; search finds a row by name. |
+| Clusters | Sizes, and what sets each apart: means in standard deviations for Gaussians, words or features by mutual information for counts and binary data; mean pictures with `image_shape`. |
+| In two dimensions | Rows in the plane in which they differ most. Clusters that overlap here may be apart in other dimensions. |
+| Evidence | Lower bounds on log p(X), each at least the one above; a large gap between the first and the last says that the tree leaves much out. |
+| How the fit went | Objective or bound by pass or iteration: it must rise and level off. |
+| Chains | R-hat, effective sample sizes, traces; then which rows belong together in how many of the draws. |
+| Where this comes from | Command, data and their fingerprint, versions, settings: enough to do it again. |
+
+## Elsewhere
+
+`dtree export` and the methods of a tree give Newick for phylogenetics programs, a linkage matrix for SciPy's `dendrogram`, labels as a table, and pictures.
+In AnnData, put labels into `obs` and the tree into `uns`:
+
+    model = dtree.BHC("poisson").fit(adata)
+    adata.obs["cluster"] = pandas.Categorical(model.labels_)
+    adata.uns["tree"] = {"linkage": model.linkage_, "newick": model.tree_.to_newick(model.row_names_)}
 
 **A run on disk** is a zarr group that any zarr reader opens: `labels`, `tree/`, `statistics/`, and where it came from. Nothing in it is
 ever unpickled.

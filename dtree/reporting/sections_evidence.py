@@ -145,7 +145,7 @@ def coclustering_section(subject: Subject) -> Section | None:
     distinct = together[np.triu_indices(rows.shape[0], 1)]
     unsure = float(np.mean((distinct > 0.05) & (distinct < 0.95))) if distinct.size else 0.0
     text = (
-        f"{number(rows.shape[0])} of {number(labels.shape[0])} rows, ordered by cluster; the darker, the more often two rows "
+        f"{number(rows.shape[0])} of {number(labels.shape[0])} rows, ordered by cluster; the stronger the colour, the more often two rows "
         f"are in one cluster. {100 * unsure:.1f}% of the pairs are together in 5% to 95% of the draws."
     )
     return Section("together", "Which rows belong together", Markup('<p class="hint">{}</p>{}').format(text, picture))

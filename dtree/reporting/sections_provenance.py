@@ -29,6 +29,8 @@ def provenance_section(subject: Subject) -> Section:
     made_with = dict(notes.pop("versions", None) or {})
     here = versions()
     made_with |= {name: notes.pop(name) for name in here if name in notes}
+    if isinstance(notes.get("data_shape"), list):
+        notes["data_shape"] = " × ".join(f"{size:,}" for size in notes["data_shape"])
     pairs += [(name.replace("_", " "), _text(value)) for name, value in notes.items()]
     seconds = _seconds(model)
     if seconds is not None and "seconds" not in notes:
@@ -65,7 +67,11 @@ def _text(value: Any) -> str:
         text = value
     elif isinstance(value, np.ndarray):
         text = f"array of shape {value.shape}"
-    elif isinstance(value, list | dict | tuple):
+    elif isinstance(value, dict):
+        text = ", ".join(
+            f"{str(name).replace('_', ' ')} {_text(each)}" for name, each in value.items() if each is not None
+        )
+    elif isinstance(value, list | tuple):
         text = json.dumps(value, default=str)
     else:
         text = str(value)

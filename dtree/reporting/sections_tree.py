@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from dtree.reporting.markup import Section, details, number, table
+from dtree.reporting.markup import Section, details, facts, number, table
 from dtree.reporting.profile import contrast, most_distinct
 from dtree.reporting.subject import Subject
 
@@ -16,6 +16,31 @@ _IN_TABLE = 60
 _FEATURES = 5
 _MOST_NAMES = 50_000
 _AT_ONCE = 2_000_000  # values of a block of node profiles
+
+_EXPLAINED = {
+    "odds": (
+        ("where a fork stands", "at its log odds against one cluster, so the further left, the surer the split; the dotted line is even odds"),
+        ("colours", "the clusters: the highest nodes that are one cluster with more than even odds, unless the run asked for another cut"),
+        ("rows, level", "how many rows lie below the node, and how many forks lie above it"),
+        ("r", "the probability that the rows below the node are one cluster, given that no cluster reaches beyond them"),
+        ("p(cluster)", "the probability that the node is a cluster, over all partitions that fit the tree"),
+        ("unlike its sibling in", "the features in which the two sides of a fork differ most"),
+    ),
+    "draws": (
+        ("where a fork stands", "at its log odds against one cluster in the tree that was built at the typical draw; the dotted line is even odds"),
+        ("colours", "the clusters of the point estimate, the partition closest to all draws"),
+        ("rows, level", "how many rows lie below the node, and how many forks lie above it"),
+        ("together", "the share of the draws in which all rows below the node are in one cluster, perhaps with others"),
+        ("alone", "the share of the draws in which they are a cluster by themselves"),
+        ("unlike its sibling in", "the features in which the two sides of a fork differ most"),
+    ),
+    "time": (
+        ("where a fork stands", "at the time, from 0 to 1, at which the paths of the rows below it parted: the later, the more alike they are"),
+        ("colours", "the branches below a cut in time: in the widest gap between forks, or as many as were asked for"),
+        ("rows, level", "how many rows lie below the node, and how many forks lie above it"),
+        ("unlike its sibling in", "the features in which the two sides of a fork differ most, in standard deviations"),
+    ),
+}  # fmt: skip
 
 
 def tree_section(subject: Subject) -> Section:
@@ -38,6 +63,9 @@ def tree_section(subject: Subject) -> Section:
         '<div id="tip" hidden></div>'
         "<noscript><p>The interactive tree needs JavaScript; the table below holds its largest nodes.</p></noscript>"
     ).format(remark=subject.remark, rows=number(subject.n_rows))
+    html += details(
+        "How to read the tree", facts(_EXPLAINED["draws" if subject.shape.by == "draws" else subject.shape.scale])
+    )
     html += details(f"The {min(_IN_TABLE, 2 * subject.shape.n_leaves - 1)} largest nodes as a table", _as_table(subject, features))  # fmt: skip
     return Section("tree", "Tree", html, _data(subject, features))
 
@@ -103,7 +131,10 @@ def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]])
         "r": None if shape.r is None else [_short(value) for value in shape.r[m:]],
         "p": None if shape.p is None else [_short(value) for value in shape.p],
         "cluster": subject.leaf_cluster.tolist(),
+        "words": ["together", "alone"] if shape.by == "draws" else ["r", "p(cluster)"],
         "names": None,
+        # Leaves that are the clusters themselves, as in mixtures, are called so.
+        "leafWord": "cluster" if np.array_equal(subject.leaf_cluster, np.arange(m)) else "leaf",
         "rows": None,
         "kind": subject.profile.kind if subject.profile is not None else None,
         "features": [[node, listed] for node, listed in features.items()],
@@ -128,4 +159,7 @@ def _as_table(subject: Subject, features: dict[int, list[tuple[int, float, float
         name = names[node] if names is not None and node < shape.n_leaves else f"node {node}"
         above = "root" if parent[node] < 0 else f"node {parent[node]}"
         rows.append([name, above, int(level[node]), number(int(shape.size[node])), r, what])
-    return table(["node", "under", "level", "rows", "r", "unlike its sibling in"], rows, "Nodes of the tree", (2, 3, 4))
+    share = "together" if shape.by == "draws" else "r"
+    return table(
+        ["node", "under", "level", "rows", share, "unlike its sibling in"], rows, "Nodes of the tree", (2, 3, 4)
+    )

@@ -15,7 +15,8 @@ class Shape:
     """Children of the m-1 forks, rows under each of the 2m-1 nodes, and where the forks stand, root highest.
 
     scale : what the height is: "odds" (log odds against one cluster) or "time" (1 - divergence time).
-    r, p : (2m-1,) probability of being one cluster given that none reaches beyond it, and without that condition.
+    r, p : (2m-1,) probability of being one cluster given that none reaches beyond it, and without that condition; by "draws" of
+        chains the shares of draws in which the rows below are together, and in which they are a cluster.
     """
 
     left: np.ndarray
@@ -25,6 +26,7 @@ class Shape:
     scale: str
     r: np.ndarray | None = None
     p: np.ndarray | None = None
+    by: str = "tree"
 
     @property
     def n_leaves(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
-from dtree.hierarchy.statistics import cluster_statistics
 from dtree.reporting.profile import Profile, profile_of
 from dtree.reporting.shape import Shape, shape_of_diffusion, shape_of_tree
 
@@ -143,18 +142,16 @@ def _of_kmeans(model: Any) -> Subject:
 
 def _of_chains(model: Any) -> Subject:
     labels = model._fitted_labels()
-    statistics = cluster_statistics(labels, model.atoms_)
-    tree = build_tree(model.model_, statistics)
+    found, shape = model.credibility(), shape_of_tree(model.tree_)
+    atoms = profile_of(model.family_, model.atoms_, model.coarsening)
     return Subject(
         model,
         "Markov chain Monte Carlo over partitions",
-        shape_of_tree(tree),
-        np.arange(tree.n_leaves),
-        profile_of(model.family_, statistics, model.coarsening),
-        row_leaf=model.labels_,
-        points=profile_of(model.family_, model.atoms_, model.coarsening),
-        point_cluster=labels,
-        remark="The tree over the clusters of the point estimate was built for this page.",
+        replace(shape, r=found.together, p=found.cluster, by="draws"),
+        labels,
+        atoms,
+        row_leaf=np.arange(shape.n_leaves) if model.labels_.shape[0] == shape.n_leaves else None,
+        remark="Colours are the clusters of the point estimate, which need not be branches of this tree.",
     )
 
 

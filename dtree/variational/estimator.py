@@ -1,4 +1,4 @@
-"""DPMixtureVB: the scikit-learn face of the six variational mixtures."""
+"""The scikit-learn face of the six variational mixtures: rows in memory, in this process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtree.core.checks import require_spread, varying_columns
 from dtree.core.families import FAMILIES, Family, Moments
+from dtree.core.names import framed, take_names
+from dtree.variational.component_frames import component_frame
 from dtree.variational.defaults import choose_by_bound, family_from_data, family_from_moments
 from dtree.variational.escapes import escape
 from dtree.variational.fitting import Fit, InMemory, ascend
@@ -35,44 +37,9 @@ _SAMPLE_TOLERANCE = 1e-6  # ... and no further than the passes will have to move
 _DISTINCT_ROWS = 20_000  # above this, sorting rows to find equal ones costs more than it brings
 
 
-class DPMixtureVB(ClusterMixin, BaseEstimator):
-    """Dirichlet process mixture by variational inference: the six bounds of Kurihara, Welling & Teh (2007).
-
-    Parameters
-    ----------
-    variant : `TSB`, `O-TSB`, `CTSB`, `O-CTSB`, `FSD` or `CFSD`: truncated stick-breaking or finite symmetric Dirichlet, weights
-        with their own q or integrated out (C), labels kept in the best order (O).
-    family : a family object, or `"gaussian"`, `"gaussian-diag"`, `"bernoulli"`, `"multinomial"`, `"poisson"` for one whose
-        hyperparameters come from the data.
-    truncation : largest number of components; by default 40, or the number of rows when there are fewer.
-    alpha : concentration. `learn_alpha` lets it move to where the bound is highest.
-    max_iter, tol : stop after so many passes, or when the bound changes by less than `tol` nats per row.
-    n_init : starts; the one with the highest bound is kept.
-    init : `"auto"` (k-means with as many centres as short fits like best), `"kmeans"` (with `truncation` centres, as in the
-        paper), `"random"`, labels (n,) or responsibilities (n, T), e.g. from Bayes K-means.
-    expectation : how a collapsed variant takes expectations of counts: `"corrected"`, `"taylor"` (the paper's) or `"exact"`
-        (small data).
-    schedule : `"parallel"` (all rows from the old counts) or `"sequential"` (counts refreshed after each row).
-    order : `"best"`, or `"size"` for the paper's decreasing order, which is not the best one when alpha is above 1.
-    split_merge : rounds of trying merges and splits after convergence, kept only when they raise the bound.
-    warm_start : start from the last fit's components.
-    random_state : seed.
-
-    Attributes
-    ----------
-    elbo_, elbo_trace_ : the bound in nats, at the end and after each iteration.
-    elbo_is_bound_ : False when a collapsed variant had too many rows for its exact bound and an expansion is reported, which
-        can lie above the evidence.
-    weights_ : (T,) mean mixture weights, components that hold rows first, in decreasing size. components_ : dict of named posterior means, also as attributes (`means_`, ...).
-    labels_, n_clusters_, statistics_, family_, alpha_, truncation_, n_iter_, converged_; columns_ : the columns used.
-
-    >>> import numpy as np
-    >>> random = np.random.default_rng(0)
-    >>> X = np.vstack([random.normal(-4, 1, (60, 2)), random.normal(4, 1, (40, 2))])
-    >>> model = DPMixtureVB(variant="O-CTSB", truncation=8, random_state=0).fit(X)
-    >>> model.n_clusters_, model.weights_[:2].round(2).tolist()
-    (2, [0.6, 0.39])
-    """
+class InMemoryDPMixtureVB(ClusterMixin, BaseEstimator):
+    """Variational mixtures of arrays in this process; `dtree.DPMixtureVB`, which says what the parameters mean, adds files,
+    Dask collections and clusters."""
 
     def __init__(
         self,
@@ -241,6 +208,15 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
         starts = range(0, X.shape[0], _PREDICT_ROWS)
         return np.concatenate([self._responsibilities(X[i : i + _PREDICT_ROWS]).argmax(axis=1) for i in starts])
 
+    def component_frame(self, parameter: str | None = None) -> Any:
+        """A component parameter as a data frame with names: a row for each cluster that holds rows, a column per feature.
+
+        `parameter` is a key of `components_`, by default the first (`means`, `probabilities` or `intensities`).
+        """
+        check_is_fitted(self, "fit_")
+        features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))[self.columns_]
+        return component_frame(self.components_, parameter, self.n_clusters_, features)
+
     # Prediction ---------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -304,7 +280,12 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
     def _check_rows(self, X: Any, reset: bool) -> Any:
         family = self._family_type()
         accept = ["csr"] if family.accepts_sparse else False
+        X, row_names, feature_names = take_names(X)
+        if feature_names is not None:
+            X = framed(X, feature_names)
         X = validate_data(self, X, reset=reset, accept_sparse=accept, dtype=np.float64, order="C")
+        if reset:
+            self._remember_names(row_names, feature_names)
         values = X.data if sparse.issparse(X) else X
         if family.value_kind == "binary" and not np.all((values == 0) | (values == 1)):
             raise ValueError(
@@ -315,6 +296,14 @@ class DPMixtureVB(ClusterMixin, BaseEstimator):
                 f"the {family.name} family needs counts (whole numbers, not negative): choose another family"
             )
         return X
+
+    def _remember_names(self, row_names: Any, feature_names: Any) -> None:
+        """Names of rows (n,), and of features (d,) where scikit-learn has not found them in a frame, or None."""
+        self.__dict__.pop("row_names_", None)
+        if row_names is not None:
+            self.row_names_ = np.array([str(name) for name in row_names], dtype=object)
+        if feature_names is not None:
+            self.feature_names_in_ = np.array([str(name) for name in feature_names], dtype=object)
 
     def _informative_columns(self, X: Any, weight: np.ndarray) -> np.ndarray:
         """The columns a family fitted by name uses: a Gaussian leaves out constant ones, about which it can say nothing."""

@@ -1,11 +1,13 @@
 """The loop: reorder, M-step, bound, E-step, until the bound stops rising.
 
-It knows nothing of where rows live. A *pass* runs the E-step over all rows: `InMemory` here, partitions on a cluster in the
-engine. A pass needs three methods:
+It knows nothing of where rows live. Between two passes over them (`settle`) rows are asked two things:
+
+    permute(order)                   labels were renamed; rows that keep responsibilities rename theirs
+    exact_log_prior(rule) -> float | None    E log p(z) of a collapsed variant exactly, or None when there are too many rows
+
+The loop (`ascend`) asks for a third, the pass itself; the engine, whose passes start from a run's folder, has a loop of its own.
 
     run(state) -> Sums               the total of e_step over all blocks, added in a fixed order
-    permute(order)                   labels were renamed; passes that keep responsibilities rename theirs
-    exact_log_prior(rule) -> float | None    E log p(z) of a collapsed variant exactly, or None when there are too many rows
 """
 
 from __future__ import annotations
@@ -41,14 +43,18 @@ _PARALLEL_WORK = 20_000_000  # multiplications below which threads cost more tha
 _PIECES_PER_PASS = 4  # inner blocks handed to a thread at once
 
 
-class Pass(Protocol):
-    """Anything that can run the E-step over all rows."""
-
-    def run(self, state: State) -> Sums: ...
+class Labelled(Protocol):
+    """Rows whose labels can be renamed, wherever they are."""
 
     def permute(self, order: np.ndarray) -> None: ...
 
     def exact_log_prior(self, rule: Rule) -> float | None: ...
+
+
+class Pass(Labelled, Protocol):
+    """Rows over which the E-step can be run at once."""
+
+    def run(self, state: State) -> Sums: ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class Settled(NamedTuple):
     is_bound: bool
 
 
-def settle(rows: Pass, sums: Sums, rule: Rule, learn_alpha: bool) -> Settled:
+def settle(rows: Labelled, sums: Sums, rule: Rule, learn_alpha: bool) -> Settled:
     """What happens between two passes: alpha learned, labels brought into their best order, the bound."""
     if learn_alpha:
         rule = with_learned_alpha(sums, rule)

@@ -135,8 +135,8 @@ def _gaussian_parameters(family: Gaussian, statistics: np.ndarray) -> dict[str, 
     strength, dof, mean, scale = family.posterior(statistics)
     unit = family.unit
     scale = scale * np.outer(unit, unit)
-    expected = scale / np.maximum(dof - family.n_features - 1.0, 1e-300)[:, None, None]
-    expected[dof <= family.n_features + 1.0] = np.nan  # the inverse Wishart has no mean there
+    above = dof - family.n_features - 1.0
+    expected = scale / np.where(above > 0, above, np.nan)[:, None, None]  # the inverse Wishart has no mean there
     return {"means": family.origin + unit * mean, "covariances": expected, "strengths": strength, "dofs": dof}
 
 
@@ -189,7 +189,7 @@ def _diagonal_coefficients(family: DiagonalGaussian, statistics: np.ndarray) -> 
 
 def _diagonal_parameters(family: DiagonalGaussian, statistics: np.ndarray) -> dict[str, np.ndarray]:
     strength, mean, shape, rate = _diagonal_posterior(family, statistics)
-    variance = np.where(shape > 1.0, rate / np.maximum(shape - 1.0, 1e-300), np.nan) * family.unit**2
+    variance = rate / np.where(shape > 1.0, shape - 1.0, np.nan) * family.unit**2
     return {"means": family.origin + family.unit * mean, "variances": variance, "strengths": strength[:, 0]}
 
 

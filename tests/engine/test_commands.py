@@ -58,6 +58,19 @@ def test_labels_column_is_left_out_and_remembered(folder: Path, tmp_path: Path) 
     assert np.array_equal(pd.read_csv(tmp_path / "a.csv").label, fitted)
 
 
+def test_a_labels_column_known_by_its_number(folder: Path, tmp_path: Path) -> None:
+    X = frame()[["x", "y", "z"]].to_numpy()
+    for column in (0, -1):
+        np.save(tmp_path / "x.npy", np.insert(X, column if column == 0 else 3, np.arange(400), axis=1))
+        np.save(tmp_path / "new.npy", X)
+        run = tmp_path / f"{column}.zarr"
+        words = ("--method", "bayes-kmeans", "--family", "gaussian-diag", "--labels-column", column, "--out", run)
+        _run("fit", tmp_path / "x.npy", *words)
+        for name in ("x.npy", "new.npy"):  # with the labels, and without
+            _run("predict", run, tmp_path / name, "--out", tmp_path / f"{column}-{name}.zarr")
+            assert np.array_equal(labels_in(tmp_path / f"{column}-{name}.zarr"), labels_in(run))
+
+
 def test_predictions_are_replaced_only_when_asked(folder: Path, tmp_path: Path) -> None:
     words = ("predict", folder / "run.zarr", folder / "x.csv", "--out", tmp_path / "a.zarr")
     _run(*words)

@@ -71,7 +71,8 @@ def test_results_belong_together(reference):
 
 
 @pytest.mark.parametrize(
-    ("workers", "processes"), [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (2, False)]
+    ("workers", "processes"),
+    [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (1, False), (2, False), (4, False)],
 )
 def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
     with cluster_client(n_workers=workers, processes=processes, memory_limit="1.5GB", warm=False) as client:

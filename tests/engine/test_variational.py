@@ -13,8 +13,8 @@ from scipy import sparse
 from dtree.core.families import Gaussian, moments_of
 from dtree.engine.cluster import cluster_client
 from dtree.engine.variational import fit_variational, open_run, predict_dataset, resume
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.engine.variational_folder import VariationalRun
-from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.variants import VARIANTS
 
 

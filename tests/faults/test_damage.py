@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import pickle
 import shutil
 
 import numpy as np
 import pytest
 import zarr
 
+from dtree.engine import begin
 from dtree.engine.cluster import cluster_client
-from dtree.engine.fit import fit_dataset, resume
+from dtree.engine.fit import fit_dataset, predict_dataset, resume
 from dtree.engine.runs import Run
+from dtree.engine.tasks import DiskFull
 from tests.faults.conftest import OPTIONS, bits, fill_disk, rows
 
 
@@ -101,31 +105,45 @@ def test_full_disk(small, tiny_disk):
     assert bits(tiny_disk / "run") == bits(small / "run")
 
 
+def test_the_sentence_about_a_full_disk_survives_the_way_from_a_worker():
+    there = pickle.loads(pickle.dumps(DiskFull(errno.ENOSPC, "the disk of run is full")))
+    assert isinstance(there, DiskFull)
+    assert there.errno == errno.ENOSPC
+    assert str(there) == "the disk of run is full"
+
+
+def test_full_disk_before_the_first_checkpoint(small, tiny_disk):
+    fill_disk(tiny_disk / "filler")
+    with pytest.raises(OSError, match="is full: free some space and fit again"):
+        fit_dataset(small / "x.npy", tiny_disk / "run", **SMALL)
+    with pytest.raises(OSError, match="is full: free some space and predict again"):
+        predict_dataset(small / "run", small / "x.npy", tiny_disk / "labels.zarr")
+    assert [path.name for path in tiny_disk.iterdir()] == ["filler"]
+
+
 @pytest.mark.slow
-def test_worker_without_enough_memory(tmp_path):
+def test_worker_without_enough_memory(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(1_000_000, 40)))
-    # A chunk of 320 MB does not fit: the nanny kills the worker each time it tries.
-    with (
-        cluster_client(n_workers=1, memory_limit="600MB", warm=False) as client,
-        pytest.raises(RuntimeError, match="most likely for lack of memory"),
-    ):
-        fit_dataset_with_large_chunks(tmp_path, client)
-    fit_dataset(tmp_path / "x.npy", tmp_path / "again", family="gaussian-diag", max_passes=1, sample_rows=100)
+    # The engine sizes chunks to the workers, so we must lie about their memory to get into this trouble: a chunk of 320 MB
+    # does not fit, and the nanny kills the worker each time it tries.
+    monkeypatch.setattr(begin, "worker_memory", lambda client: None)
+    options = {"family": "gaussian-diag", "sample_rows": 100, "chunk_bytes": 320_000_000, "tolerance": 0.0}
 
+    class Stop(Exception):
+        pass
 
-def fit_dataset_with_large_chunks(folder, client):
-    from dtree.engine import begin
+    def stop(step):
+        raise Stop
 
-    # The engine sizes chunks to the workers, so we must lie about their memory to get into this trouble.
-    real, begin.worker_memory = begin.worker_memory, lambda client: None
-    try:
-        fit_dataset(
-            folder / "x.npy",
-            folder / "run",
-            family="gaussian-diag",
-            chunk_bytes=320_000_000,
-            client=client,
-            max_passes=1,
-        )
-    finally:
-        begin.worker_memory = real
+    with pytest.raises(Stop):
+        fit_dataset(tmp_path / "x.npy", tmp_path / "half", max_passes=2, progress=stop, **options)
+    with cluster_client(n_workers=1, memory_limit="600MB", warm=False) as client:
+        with pytest.raises(RuntimeError, match="most likely for lack of memory"):
+            fit_dataset(tmp_path / "x.npy", tmp_path / "run", max_passes=2, client=client, **options)
+        with pytest.raises(RuntimeError, match="most likely for lack of memory"):
+            resume(tmp_path / "half", client)
+    assert not (tmp_path / "run").exists()
+    assert Run(tmp_path / "half").generations()[-1] == 1
+    resume(tmp_path / "half")  # where there is memory enough
+    fit_dataset(tmp_path / "x.npy", tmp_path / "run", max_passes=2, **options)
+    assert bits(tmp_path / "half") == bits(tmp_path / "run")

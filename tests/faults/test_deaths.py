@@ -97,6 +97,24 @@ def test_the_fitting_process_is_killed(reference, tmp_path, with_cluster):
     assert bits(out) == bits(reference / "run")
 
 
+def test_the_command_is_killed_and_another_one_resumes(reference, tmp_path):
+    def fit(out):
+        words = ("fit", str(reference / "x.npy"), "--family", "gaussian-diag", "--seed", "3", "--out", str(out))
+        return start("-m", "dtree.cli", *words, "--workers", "2", "--memory-limit", "1GB")
+
+    with running(fit(tmp_path / "undisturbed")) as (fitting,):
+        assert fitting.wait(timeout=180) == 0
+    out = tmp_path / "run"
+    with running(fit(out)) as (fitting,):
+        wait_for(lambda: (out / "zarr.json").exists() and Run(out).generations())
+        fitting.send_signal(signal.SIGKILL)
+        fitting.wait()
+    assert not Run(out).done
+    with running(start("-m", "dtree.cli", "resume", str(out))) as (resuming,):  # by threads of its own this time
+        assert resuming.wait(timeout=180) == 0
+    assert bits(out) == bits(tmp_path / "undisturbed")
+
+
 DIE = """
 import os, sys
 from dtree.engine.fit import fit_dataset

@@ -13,10 +13,10 @@ from scipy import sparse
 
 import dtree
 from dtree.core.families import DiagonalGaussian
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.runs_variational import KIND
 from dtree.store import run as run_module
 from dtree.store.run import Contents, write_run
-from dtree.variational.estimator import DPMixtureVB
 from dtree.variational.variants import VARIANTS
 
 RNG = np.random.default_rng(5)

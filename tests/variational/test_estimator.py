@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dtree.core.families import Gaussian
-from dtree.variational.estimator import DPMixtureVB
+from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.variational.likelihood import expectation_of
 from dtree.variational.variants import VARIANTS
 

@@ -103,11 +103,16 @@ def test_runs_follow_the_golden_iterations(run):
         assert density(family, alpha, variant, fit.sums, X_test) == pytest.approx(state["test_log_density"], abs=1e-8)
 
     rows = InMemory(make_block(family, X), np.array(case["r0"]), expectation, golden["schedule"])
-    fit = ascend(rows, rows.sums(rule), rule, 3000, tol=1e-17)
+    fit = ascend(rows, rows.sums(rule), rule, 40, tol=0.0)
+    for _ in range(100):  # until labels stand still: the bound stops moving long before they do
+        before = rows.responsibilities.copy()
+        fit = ascend(rows, fit.sums, rule, 40, tol=0.0)
+        if np.abs(rows.responsibilities - before).max() < 1e-12:
+            break
     end = golden["converged"]
     assert fit.elbo == pytest.approx(end["elbo"], abs=1e-8)
-    assert np.sort(fit.sums.counts) == pytest.approx(np.sort(end["expected_sizes"]), abs=1e-5)
-    assert density(family, alpha, variant, fit.sums, X_test) == pytest.approx(end["test_log_density"], abs=1e-5)
+    assert np.sort(fit.sums.counts) == pytest.approx(np.sort(end["expected_sizes"]), abs=1e-8)
+    assert density(family, alpha, variant, fit.sums, X_test) == pytest.approx(end["test_log_density"], abs=1e-8)
 
 
 @pytest.mark.parametrize("entry", GOLDEN["taylor_error"], ids=lambda entry: f"a={entry['a']:.3g},mean={entry['mean']}")

@@ -109,11 +109,16 @@ class TreeModel {
   // Words ------------------------------------------------------------------------------------------------------------
   leafName(k) {
     if (this.data.names) return this.data.names[k];
-    return this.data.size ? `leaf ${k}` : `row ${k}`;
+    return this.data.size ? `${this.data.leafWord} ${k}` : `row ${k}`;
   }
   label(k) {
     const rows = `${this.size[k].toLocaleString("en")} rows`;
-    if (!this.isFork(k)) return this.data.names || !this.data.size ? this.leafName(k) : `${this.leafName(k)}: ${rows}`;
+    if (!this.isFork(k) && (this.data.names || !this.data.size)) return this.leafName(k);
+    if (!this.isFork(k) && this.data.rows && this.rowsOf(k).length) { // a leaf of several rows goes by the name of the first
+      const more = this.size[k] - 1;
+      return this.data.rows.names[this.rowsOf(k)[0]] + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "");
+    }
+    if (!this.isFork(k)) return `${this.leafName(k)}: ${rows}`;
     if (this.data.names) return `${this.data.names[this.first[k]]} and ${(this.size[k] - 1).toLocaleString("en")} more`;
     return rows;
   }
@@ -124,8 +129,8 @@ class TreeModel {
   facts(k) {
     const digits = (v) => (v === undefined || v === null ? "–" : v >= 0.0005 && v < 0.9995 ? v.toFixed(3) : v >= 0.9995 ? "1.000" : v === 0 ? "0" : v.toExponential(1));
     const list = [["rows", this.size[k].toLocaleString("en")], ["level", String(this.level[k])]];
-    if (this.data.r) list.push(["r", digits(this.isFork(k) ? this.data.r[k - this.m] : 1)]);
-    if (this.data.p) list.push(["p(cluster)", digits(this.data.p[k])]);
+    if (this.data.r) list.push([this.data.words[0], digits(this.isFork(k) ? this.data.r[k - this.m] : 1)]);
+    if (this.data.p) list.push([this.data.words[1], digits(this.data.p[k])]);
     if (this.isFork(k)) {
       if (this.data.scale === "odds") list.push(["log odds against", this.height(k).toPrecision(4)]);
       else list.push(["parted at time", (1 - this.height(k)).toPrecision(4)]);

@@ -1,0 +1,22 @@
+"""Contribute.
+
+**Set up.** `make test` makes a virtual environment in `.venv` and runs linting, types and tests; `make test-slow` runs the long ones,
+`make docs` builds these pages with warnings as errors. All must pass. Chromium, if it is there, is used to test the report in a real browser.
+
+**Right before fast.** Write the slow, obvious twin in `tests/naive/` first, then the kernel against it. A new method needs a test that would
+fail if the method were wrong: enumeration of all partitions for few rows, an independent value, or a property that must hold for any data.
+
+**The house.** `core <- hierarchy <- kmeans, mcmc, variational, diffusion <- store <- engine <- estimators, reporting <- cli`: each imports what
+stands to its left, never to its right, and `tests/test_architecture.py` holds it. One idea per file, under 400 lines; shapes in docstrings;
+comments say why. Numerical code is pure: arrays in, arrays out, a random generator passed in. Only the engine knows Dask.
+
+**A new family or prior** is one file and one line in a registry, and every method has it. The whole contract is the docstring of
+`dtree/core/families/base.py` or `dtree/core/priors/base.py`; `tests/hierarchy/test_bhc.py` ends with a family defined in forty lines.
+
+**Kernels** are compiled by numba and kept on disk under a hash of all their sources, so touching one file with kernels compiles them all again, once.
+They dispatch on the type of a NamedTuple, release the GIL, return codes instead of raising, and take a NumPy Generator.
+
+**Errors** that a user can cause are a ValueError with one clear sentence, exit code 2 on the command line, and leave nothing half-written.
+
+**Claims** in README and RESULTS come from a command that is named beside them. If a change moves a figure, run the command again.
+"""
