@@ -94,9 +94,8 @@ def test_generalized_gamma_posterior_of_the_golden_file(sampler: str) -> None:
 def test_all_golden_measures(sampler: str, number: int) -> None:
     golden = json.loads((GOLDEN / "nrm.json").read_text())["posterior"]
     case, p = golden["cases"][number], golden["params"]
-    prior: Prior = DirichletProcess(**case["params"])
-    if case["measure"] == "nggp":
-        prior = GeneralizedGamma(**case["params"], u=1.0)
+    measure = DirichletProcess if case["measure"] == "dp" else GeneralizedGamma
+    prior: Prior = measure(**case["params"])
     model = Model(DiagonalGaussian(p["m"], p["k"], p["a"], p["b"]), prior)
     problem = Problem(model, model.atoms(np.array(golden["X"])), resample_hyperparameters=False)
     check_against(np.array(case["posterior"]), sample(problem, sampler, 30_000, seed=number))
