@@ -100,7 +100,7 @@ def run_animals(data: Path, out: Path) -> dict:
     at_zero = dtree.DiffusionTree(likelihood="probit", random_state=0, start=0.0).fit(archive["X"].astype(float))
     clades = structure_key(model.tree_)
     figure, axis = plt.subplots(figsize=(7, 7), layout="constrained")
-    dendrogram(model.linkage_, labels=names, orientation="left", ax=axis, color_threshold=0.68)
+    dendrogram(model.linkage_, labels=names, orientation="left", ax=axis, color_threshold=0.5)
     axis.set_title("33 animals, 102 binary features, probit diffusion tree")
     axis.set_xlabel("1 - t")
     figure.savefig(out / "diffusion_animals.png", dpi=90)

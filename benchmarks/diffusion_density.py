@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +40,12 @@ def kernel_density(train: np.ndarray, test: np.ndarray) -> float:
     return float((scores(t, np.exp(best.x), False) - np.log(scale).sum()).mean())
 
 
+def _show(experiment: str, split: int, values: dict[str, list[float]]) -> None:
+    """The latest scores, for whoever waits."""
+    told = ", ".join(f"{name} {found[-1]:.4f}" for name, found in values.items())
+    print(f"{experiment}, split {split}: {told}", file=sys.stderr, flush=True)
+
+
 def run_skulls(data: Path, out: Path) -> dict:
     """Density estimation, 200 training and 28 test rows in 10 dimensions, five splits; differences are paired."""
     from sklearn.covariance import LedoitWolf
@@ -72,6 +79,7 @@ def run_skulls(data: Path, out: Path) -> dict:
             began = time.perf_counter()
             result.setdefault(name, []).append(score(train, test))
             spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
+        _show("skulls", split, result)
     best = max(result, key=lambda name: float(np.mean(result[name])))
     behind = {name: np.subtract(result[best], values) for name, values in result.items()}
     root = np.sqrt(len(SPLITS))
@@ -110,6 +118,7 @@ def run_genes(data: Path, out: Path) -> dict:
             model.fit(train)
             seconds.setdefault(name, []).append(time.perf_counter() - began)
             scores.setdefault(name, []).append(float(model.score_samples(test).mean()) / rows.shape[1])
+        _show("genes", split, scores)
     # the parts of the last split's fit: units and noise, build and search, and sweeps of the sampler beside them
     settings = dtree.DiffusionTree(n_permutations=1, search_steps=200, posterior_sweeps=0).settings()
     began = time.perf_counter()

@@ -14,6 +14,8 @@ from dtree.diffusion.message_passing import log_evidence_message_passing
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.tree import from_nested
 
+SIZES = (2, 3, 4)  # leaves
+
 
 def run_accuracy(data: Path, out: Path) -> dict:
     """Error of each evidence against quadrature on all structures over 2, 3 and 4 leaves, and how often each ranks the
@@ -25,7 +27,7 @@ def run_accuracy(data: Path, out: Path) -> dict:
     first: dict[str, int] = {}
     unconverged: dict[str, int] = {}
     data_sets = 12
-    for n, seed in ((n, seed) for n in (2, 3, 4) for seed in range(data_sets)):
+    for n, seed in ((n, seed) for n in SIZES for seed in range(data_sets)):
         rng = np.random.default_rng(seed)
         rows, _ = prior.sample_data(n, 3, rng=rng)
         leaves = leaves_from_data(rows)

@@ -118,6 +118,7 @@ def run_prior(data: Path, out: Path) -> dict:
     axis.legend()
     axis.set_ylim(min(min(v) for v in ends.values()) - 120)
     axis.set_xscale("log")
+    axis.set_xlim(left=0.05)
     figure.savefig(out / "diffusion_prior.png", dpi=110)
     return {
         "build_seconds_median": float(np.median(builds)),
@@ -160,6 +161,8 @@ def run_steps(data: Path, out: Path) -> dict:
         values = np.array([row[name] for row in rows_of], dtype=float)
         axis.loglog(leaves, values / values[0], marker, label=label)
     axis.loglog(leaves, leaves / leaves[0], ":", color="0.5", label="in proportion to leaves")
+    axis.set_xticks(leaves, [f"{int(n):,}" for n in leaves])
+    axis.minorticks_off()
     axis.set_xlabel("leaves")
     axis.set_ylabel(f"relative to {int(leaves[0])} leaves")
     axis.legend()
