@@ -105,7 +105,7 @@ def _family_of(data_or_run: str, family: str | None) -> str:
 
 @contextmanager
 def _client(cluster: Cluster, chains: int, family: str, sampler: str) -> Iterator[Any]:
-    """Workers, unless one chain and no word about workers make this process enough."""
+    """Workers, unless one chain and no word about workers make this process enough; threads where nothing was said about them."""
     from dtree.core.families import FAMILIES
     from dtree.hierarchy.defaults import named
     from dtree.mcmc.run import sampler_named
@@ -115,6 +115,7 @@ def _client(cluster: Cluster, chains: int, family: str, sampler: str) -> Iterato
     if chains <= 1 and not cluster.wanted:
         yield None
         return
+    processes = cluster.wanted
     if cluster.scheduler is None:
         from dtree.engine.warm import warm_chain_kernels
 
@@ -122,7 +123,7 @@ def _client(cluster: Cluster, chains: int, family: str, sampler: str) -> Iterato
             warm_chain_kernels(kind, sampler)
         if cluster.workers is None:
             cluster = cluster._replace(workers=min(chains, os.cpu_count() or 1))
-    with cluster.client(family, warm=False) as client:
+    with cluster.client(family, warm=False, processes=processes) as client:
         yield client
 
 

@@ -102,9 +102,9 @@ def test_a_run_is_replaced_when_the_new_one_is_complete(folder: Path, tmp_path: 
     assert Run(run).run_id == before  # the old run is whole
     assert dtree.open(run).n_clusters_ == 3
     assert not Run(replacement_of(run)).done
-    assert cli_cluster.unfinished(run) == replacement_of(run)
+    assert cluster.unfinished(run) == replacement_of(run)
     os.utime(replacement_of(run) / "zarr.json", (0, 0))  # begun before the run that is there now
-    assert cli_cluster.unfinished(run) == run
+    assert cluster.unfinished(run) == run
     os.utime(replacement_of(run) / "zarr.json")
     carried_on = _run("resume", run)
     assert f"run: {run}" in carried_on.output
