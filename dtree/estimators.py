@@ -7,18 +7,18 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dtree.core.checks import as_counts, as_rows, require_spread, require_values
-from dtree.core.families import FAMILIES, Family
+from dtree.core.checks import as_counts
+from dtree.core.families import Family
 from dtree.core.model import Model
-from dtree.core.names import take_names
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
 from dtree.engine.inputs import in_memory
 from dtree.engine.sharing import SharesClient
 from dtree.hierarchy.bhc import build_tree
-from dtree.hierarchy.defaults import choose_model, named
+from dtree.hierarchy.checked_rows import checked_rows, family_class, informative_columns
+from dtree.hierarchy.defaults import choose_model
 from dtree.hierarchy.hyperparameters import learn, log_bound
 from dtree.hierarchy.predictive import (
     heaviest_nodes,
@@ -31,41 +31,6 @@ from dtree.hierarchy.randomized import build_randomized_tree
 from dtree.hierarchy.statistics import cluster_statistics, node_statistics
 
 METHODS = ("exact", "randomized")
-
-
-def family_class(family: str | Family) -> type[Family]:
-    """The class behind a family object or name."""
-    return type(family) if isinstance(family, Family) else named(FAMILIES, family, "family")
-
-
-def rows_for(estimator: Any, X: Any, reset: bool) -> Any:
-    """X checked for the estimator's family: float64 rows or CSR; names and number of features remembered or compared."""
-    kind = family_class(estimator.family)
-    X, row_names, feature_names = take_names(in_memory(X))
-    rows = as_rows(X, accept_sparse=kind.accepts_sparse)
-    if feature_names is not None:
-        import pandas
-
-        # scikit-learn takes names from frames only: an empty one stands in for the rows, which may be sparse.
-        X = pandas.DataFrame(np.empty((0, rows.shape[1])), columns=feature_names)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    if reset:
-        vars(estimator).pop("row_names_", None)
-        if row_names is not None:
-            estimator.row_names_ = row_names
-    require_values(rows, kind.value_kind, kind.name)
-    if reset and kind.value_kind == "real":
-        require_spread(rows)
-    return rows
-
-
-def informative_columns(rows: Any, family: str | Family) -> np.ndarray:
-    """The columns a family fitted by name uses: a Gaussian leaves out constant ones, about which it can say nothing."""
-    every = np.arange(rows.shape[1])
-    if isinstance(family, Family) or family_class(family).value_kind != "real":
-        return every
-    varying = rows.min(axis=0) < rows.max(axis=0)
-    return every[varying] if varying.any() else every
 
 
 class BHC(SharesClient, ClusterMixin, BaseEstimator):
@@ -136,7 +101,7 @@ class BHC(SharesClient, ClusterMixin, BaseEstimator):
             raise ValueError(f"unknown method {self.method!r}: choose one of {', '.join(METHODS)}")
         if self.subset < 2:
             raise ValueError(f"subset must be at least 2, got {self.subset}")
-        rows = rows_for(self, X, reset=True)
+        rows = checked_rows(self, in_memory(X), reset=True)
         weight = as_counts(sample_weight, rows.shape[0])
         everything = rows
         if weight is not None and np.any(weight == 0):
@@ -194,7 +159,7 @@ class BHC(SharesClient, ClusterMixin, BaseEstimator):
 
     def _rows_used(self, X: Any) -> Any:
         check_is_fitted(self)
-        rows = rows_for(self, X, reset=False)
+        rows = checked_rows(self, in_memory(X), reset=False)
         return rows[:, self.columns_] if self.columns_.shape[0] < rows.shape[1] else rows
 
     def predict_log_proba(self, X: Any) -> np.ndarray:

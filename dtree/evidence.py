@@ -8,9 +8,10 @@ from dtree.core.checks import as_rows, require_values
 from dtree.core.families import Family
 from dtree.core.model import Model
 from dtree.core.priors import Prior
-from dtree.estimators import BHC, family_class
+from dtree.estimators import BHC
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.bounds import DEFAULT_BUDGET, tree_bounds
+from dtree.hierarchy.checked_rows import family_class
 from dtree.hierarchy.defaults import choose_model
 from dtree.hierarchy.exact import log_evidence_by_recursion
 

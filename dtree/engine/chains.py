@@ -17,13 +17,13 @@ from distributed import Client
 
 from dtree.core.families import Family
 from dtree.core.model import Model
-from dtree.core.names import Named, take_names
+from dtree.core.names import take_names
 from dtree.core.priors import PRIORS, Prior
 from dtree.engine.chain_estimator import DPMixtureMCMC
 from dtree.engine.chain_folder import ChainRun, ChainStatus
 from dtree.engine.execute import executor
 from dtree.engine.folder import write_array
-from dtree.engine.inputs import _distinct, in_memory
+from dtree.engine.inputs import in_memory, with_names
 from dtree.engine.tasks import with_room
 from dtree.hierarchy.defaults import named
 from dtree.mcmc.estimator import InMemoryDPMixtureMCMC
@@ -135,7 +135,7 @@ def _prepare_from_rows(estimator: InMemoryDPMixtureMCMC, data: Any, labels_colum
     source = "an array"
     if isinstance(data, str | os.PathLike):
         rows = read_rows(str(data), labels_column=labels_column)
-        source, data = str(data), Named(rows.X, _distinct(rows.row_names, False), _distinct(rows.feature_names, True))
+        source, data = str(data), with_names(rows)
     else:
         data = take_names(in_memory(data))
     if data.X.shape[0] > MOST_LEAVES:

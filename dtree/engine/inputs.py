@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dtree.core.names import Named
+from dtree.store.rows import Rows
 
 
 def in_memory(X: Any) -> Any:
@@ -27,12 +28,16 @@ def in_memory(X: Any) -> Any:
         return X
     from dtree.store.readers import read_rows
 
-    rows = read_rows(os.fspath(X))
-    return Named(rows.X, _distinct(rows.row_names, False), _distinct(rows.feature_names, True))
+    return with_names(read_rows(os.fspath(X)))
 
 
-def _distinct(names: list[str] | None, required: bool) -> np.ndarray | None:
-    """Names as an array; features that share a name are better called by their number."""
-    if names is None or (required and len(set(names)) < len(names)):
-        return None
-    return np.array(names, dtype=object)
+def with_names(rows: Rows) -> Named:
+    """What a file holds, for an estimator; features that share a name are better called by their number."""
+    features = rows.feature_names
+    if features is not None and len(set(features)) < len(features):
+        features = None
+    return Named(rows.X, _as_array(rows.row_names), _as_array(features))
+
+
+def _as_array(names: list[str] | None) -> np.ndarray | None:
+    return None if names is None else np.array(names, dtype=object)
