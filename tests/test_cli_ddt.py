@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import zarr
 from typer.testing import CliRunner
 
 import dtree
@@ -58,6 +59,25 @@ def test_fit_info_predict_export(data, tmp_path):
     pytest.importorskip("matplotlib")
     run("export", out, "--picture", tmp_path / "t.png")
     assert (tmp_path / "t.png").stat().st_size > 1000
+
+
+def test_features_are_found_by_name_and_a_run_is_replaced_when_asked(tmp_path):
+    here, there, out = tmp_path / "here.csv", tmp_path / "there.csv", tmp_path / "run.zarr"
+    here.write_text("width,height\n" + "".join(f"{a},{b}\n" for a, b in ROWS))
+    there.write_text("height,width\n" + "".join(f"{b},{a}\n" for a, b in ROWS))
+    run("ddt", here, "--out", out, "--clusters", 3, *QUICK)
+    assert "--overwrite" in run("ddt", here, "--out", out, *QUICK, code=2)
+    run("ddt", here, "--out", out, "--clusters", 4, "--overwrite", *QUICK)
+    model = dtree.open(out)
+    assert model.n_clusters_ == 4
+    for target in ("labels.npz", "labels.zarr"):
+        run("predict", out, there, "--out", tmp_path / target)
+    assert np.array_equal(np.load(tmp_path / "labels.npz")["log_density"], model.score_samples(ROWS))
+    assert np.array_equal(
+        zarr.open(str(tmp_path / "labels.zarr"), mode="r")["log_density"][:], model.score_samples(ROWS)
+    )
+    run("report", out, "-o", tmp_path / "report.html")
+    assert "height" in (tmp_path / "report.html").read_text()
 
 
 def test_a_saved_model_is_described_and_exported(tmp_path, data):

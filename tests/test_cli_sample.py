@@ -70,6 +70,16 @@ def test_predict_writes_labels_and_densities(folder: Path, tmp_path: Path) -> No
     assert "5 features" in wide.output
 
 
+def test_a_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", rows(20))
+    words = ["sample", str(tmp_path / "x.npy"), "--out", str(tmp_path / "run.zarr"), "--chains", "1", *FEW]
+    _run(*words, "--draws", "5")
+    assert "give --overwrite" in _run(*words, "--draws", "7", code=2).output
+    assert f"run: {tmp_path / 'run.zarr'}" in _run(*words, "--draws", "7", "--overwrite").output
+    assert dtree.open(tmp_path / "run.zarr").partitions_.shape == (1, 7, 20)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.zarr", "x.npy"]
+
+
 def test_names_reach_predictions_exports_and_the_page(tmp_path: Path) -> None:
     text = "who,width,height,kind\n" + "".join(f"r{i},{a},{b},{'xy'[i % 2]}\n" for i, (a, b) in enumerate(rows()))
     (tmp_path / "x.csv").write_text(text)

@@ -93,7 +93,9 @@ def fit(
                 "a fit in passes does not take --optimize: it chooses the hyperparameters by the evidence of a sample; to learn "
                 "all of them, fit at most 10,000 of the rows with --method exact --optimize"
             )
-        fit_large(data, out_, cluster, family, prior_of(prior, alpha), coarsening, seed, method, labels_column)
+        fit_large(
+            data, out_, cluster, family, prior_of(prior, alpha), coarsening, seed, method, labels_column, overwrite
+        )
         return
     rows = read_rows(data, labels_column=labels_column)
     from dtree.core.names import framed

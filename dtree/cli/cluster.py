@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -153,3 +154,15 @@ def step_line(waiting: str, describe: Callable[[Any], str]) -> Iterator[Callable
                 console.print(describe(step), markup=False)
 
         yield show
+
+
+def room_for(out: Path, overwrite: bool) -> Path:
+    """Where to make a run: at `out`, or beside the one that stands there, which stays until the new one is complete."""
+    from dtree.store.run import check_output
+
+    check_output(out, overwrite)
+    if not out.exists():
+        return out
+    beside = replacement_of(out)
+    shutil.rmtree(beside, ignore_errors=True)  # of an earlier try that did not get to its end
+    return beside

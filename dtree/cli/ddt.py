@@ -10,9 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli.cluster import Cluster, stopped
+from dtree.cli.arguments import OVERWRITE
+from dtree.cli.cluster import Cluster, room_for, stopped
 from dtree.cli.console import err, out, say
 from dtree.cli.predict import ANY_SIZE, as_fitted, predict_here
+from dtree.store.commit import take_place
 
 
 def ddt(
@@ -52,6 +54,7 @@ def ddt(
     labels_column: Annotated[
         str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
     ] = None,
+    overwrite: OVERWRITE = False,
     *,
     cluster: Cluster,
 ) -> None:
@@ -63,9 +66,9 @@ def ddt(
     Example: `dtree ddt dtree-demo.csv --labels-column kind --out creatures-ddt.zarr` (`dtree demo` makes that file)
     """
     from dtree.store.readers import read_rows
-    from dtree.store.run import check_output, made_by_passes
+    from dtree.store.run import made_by_passes
 
-    check_output(out_)
+    run = room_for(out_, overwrite)
     from_run = made_by_passes(data)
     rows = None if from_run else read_rows(data, labels_column=labels_column)
     from dtree.engine.diffusion import fit_diffusion
@@ -75,11 +78,12 @@ def ddt(
         with _client(cluster) as client, _evidence_line() as show:
             fit_diffusion(
                 data if rows is None else rows.X,
-                out_,
+                run,
                 seed=seed,
                 client=client,
                 progress=show,
                 row_names=None if rows is None else rows.row_names,
+                feature_names=None if rows is None else rows.feature_names,
                 labels_column=labels_column,
                 data_name=str(Path(data).resolve()) if Path(data).exists() else data,
                 inference=inference,
@@ -96,10 +100,8 @@ def ddt(
                 max_leaves=max_leaves,
             )
     except KeyboardInterrupt:
-        if not (out_ / "zarr.json").exists():
-            raise  # nothing was begun yet
-        raise stopped(out_) from None
-    _print_result(out_, started)
+        raise stopped(run) from None
+    _print_result(run, started)
 
 
 def resume_run(run: Path, cluster: Cluster) -> None:
@@ -119,19 +121,30 @@ def predict_run(
     run: Path, data: str, target: Path, cluster: Cluster, leave_out: list[str], overwrite: bool = False
 ) -> None:
     """Cluster and log density of each row, into .csv, .npy or .npz here, or chunk by chunk into .zarr."""
-    from dtree.engine.diffusion import open_run
-
     if target.suffix != ".zarr":
-        predict_here(lambda: open_run(run), data, target, overwrite, leave_out=leave_out, endings=ANY_SIZE)
+        predict_here(lambda: _named_model(run), data, target, overwrite, leave_out=leave_out, endings=ANY_SIZE)
         return
     from dtree.engine.diffusion import predict_diffusion
     from dtree.store.readers import read_rows
 
     started = time.monotonic()
-    X = as_fitted(read_rows(data, leave_out=leave_out), open_run(run))
+    X = as_fitted(read_rows(data, leave_out=leave_out), _named_model(run))
     with _client(cluster) as client, err().status("following rows down the trees"):
         count = predict_diffusion(run, X, target, client=client)
     say(f"{count:,} rows ({count / (time.monotonic() - started):,.0f} rows/s): {target}")
+
+
+def _named_model(run: Path) -> Any:
+    """The fitted trees with the names of their features, by which the columns of new rows are found."""
+    import numpy as np
+
+    from dtree.engine.diffusion import open_run
+    from dtree.engine.folder import RunFolder
+
+    model, names = open_run(run), RunFolder(run).attributes.get("feature_names")
+    if isinstance(names, list) and len(set(names)) == model.n_features_in_:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    return model
 
 
 def describe_run(run: Path) -> None:
@@ -218,4 +231,4 @@ def _print_result(run: Path, started: float) -> None:
     from dtree.engine.folder import RunFolder
 
     describe_tree(open_run(run), RunFolder(run).attributes.get("row_names"))
-    out().print(f"run: {run} ({time.monotonic() - started:.1f} s)", markup=False)
+    out().print(f"run: {take_place(run)} ({time.monotonic() - started:.1f} s)", markup=False)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-from dtree.cli.cluster import Cluster, step_line, stopped
+from dtree.cli.cluster import Cluster, room_for, step_line, stopped
 from dtree.cli.console import err, out, say
 from dtree.cli.predict import ANY_SIZE, predict_here
-from dtree.store.commit import replacement_of, take_place
+from dtree.store.commit import take_place
 
 LARGEST_EXACT = 10_000  # rows up to which `--method auto` builds the exact tree over single rows
 
@@ -105,6 +104,7 @@ def fit_large(
     seed: int | None,
     method: str = "bayes-kmeans",
     labels_column: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Bayes K-means by passes, then the tree over its clusters; or randomised BHC, a pass for every level of the tree.
 
@@ -115,9 +115,7 @@ def fit_large(
 
     started = time.monotonic()
     fit = fit_randomized if method == "randomized" else fit_dataset
-    if run.exists():
-        run = replacement_of(run)
-        shutil.rmtree(run, ignore_errors=True)  # of an earlier fit that did not get to its end
+    run = room_for(run, overwrite)
     try:
         with cluster.client_for(rows_in(data), family) as client, _pass_line() as show:
             result = fit(

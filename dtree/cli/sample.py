@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli.arguments import prior_of
-from dtree.cli.cluster import Cluster, stopped
+from dtree.cli.arguments import OVERWRITE, prior_of
+from dtree.cli.cluster import Cluster, room_for, stopped
 from dtree.cli.console import err, out, say
 from dtree.cli.predict import predict_here
+from dtree.store.commit import take_place
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -56,6 +57,7 @@ def sample(
     labels_column: Annotated[
         str | None, typer.Option(help="Column with known labels; never used as a feature.")
     ] = None,
+    overwrite: OVERWRITE = False,
     *,
     cluster: Cluster,
 ) -> None:
@@ -66,13 +68,11 @@ def sample(
 
     Example: `dtree sample dtree-demo.csv --labels-column kind --chains 2 --draws 100 --out chains.zarr` (`dtree demo` makes that file)
     """
-    from dtree.store.run import check_output
-
-    if out_.exists():
+    if out_.exists() and not overwrite:
         raise ValueError(
-            f"{out_} exists already: choose another name, or carry on with 'dtree resume {out_}' if it was stopped"
+            f"{out_} exists already: choose another name, carry on with 'dtree resume {out_}' if it was stopped, or give --overwrite"
         )
-    check_output(out_)
+    run = room_for(out_, overwrite)
     from dtree.engine.chains import sample_dataset
 
     started = time.monotonic()
@@ -82,15 +82,13 @@ def sample(
             _chain_table(sampler) as show,
         ):
             sample_dataset(
-                data_or_run, out_, sampler, chains, draws, warmup=warmup, thin=thin, family=family,
+                data_or_run, run, sampler, chains, draws, warmup=warmup, thin=thin, family=family,
                 prior=prior_of(prior, alpha), resample_hyperparameters=not fixed, coarsening=coarsening, seed=seed,
                 labels_column=labels_column, client=client, progress=show,
             )  # fmt: skip
     except KeyboardInterrupt:
-        if not (out_ / "zarr.json").exists():
-            raise
-        raise stopped(out_) from None
-    _print_result(out_, started)
+        raise stopped(run) from None
+    _print_result(run, started)
 
 
 def _family_of(data_or_run: str, family: str | None) -> str:
@@ -173,7 +171,7 @@ def _print_result(run: Path, started: float) -> None:
     with err().status("summing up"):
         model = open_run(run)
     describe_chains(model, f" ({time.monotonic() - started:.1f} s)")
-    say(f"run: {run}")
+    say(f"run: {take_place(run)}")
 
 
 def describe_chains(model: Any, ending: str = "") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli.cluster import Cluster, cluster_options, step_line, stopped
+from dtree.cli.arguments import OVERWRITE
+from dtree.cli.cluster import Cluster, cluster_options, room_for, step_line, stopped
 from dtree.cli.console import err, out, printable, say, with_exit_codes
 from dtree.cli.engine import rows_in
 from dtree.cli.predict import ANY_SIZE, predict_here
-from dtree.store.commit import replacement_of, take_place
+from dtree.store.commit import take_place
 
 _MOST_CLUSTERS_SHOWN = 15
 _MOST_FEATURES_SHOWN = 6
@@ -45,7 +45,7 @@ def vb(
     labels_column: Annotated[
         str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there already.")] = False,
+    overwrite: OVERWRITE = False,
     *,
     cluster: Cluster,
 ) -> None:
@@ -56,18 +56,12 @@ def vb(
 
     Example: `dtree vb dtree-demo.csv --labels-column kind --family gaussian-diag --out mixture.zarr` (`dtree demo` makes that file)
     """
-    from dtree.store.run import check_output
-
-    check_output(out_, overwrite)
+    run = room_for(out_, overwrite)
     from dtree.variational.variants import variant_named
 
     variant_named(variant)  # a misspelt name must not wait for workers
     settings: dict[str, Any] = {"learn_alpha": learn_alpha, "max_iter": max_passes, "tol": tol, "n_init": restarts}
     started = time.monotonic()
-    run = out_
-    if run.exists():  # it stays until the new one is complete
-        run = replacement_of(run)
-        shutil.rmtree(run, ignore_errors=True)
     try:
         with _workers(data, cluster, family) as client, _pass_line() as show:
             from dtree.engine.variational import fit_variational

@@ -79,6 +79,7 @@ def fit_diffusion(
     progress: OnProgress | None = None,
     checkpoint_seconds: float = 10.0,
     row_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
     labels_column: str | None = None,
     data_name: str | None = None,
     **settings: Any,
@@ -87,7 +88,7 @@ def fit_diffusion(
 
     `data` is a path (.zarr .npy .npz .parquet .csv), an array or a frame, NaN where missing; or the folder of a finished
     Bayes-K-means run, whose clusters then become the leaves (and `labels_` are those of clusters). With a `client` its
-    workers must see `out` (and the data's path) under the same name. `row_names` are kept for whoever draws the tree, `labels_column` for
+    workers must see `out` (and the data's path) under the same name. `row_names` and `feature_names` are kept for whoever draws the tree, `labels_column` for
     whoever predicts, `data_name` for whoever asks where the rows came from. If anything fails, `resume(out)` carries on.
 
     >>> import tempfile
@@ -129,6 +130,7 @@ def fit_diffusion(
                 "labels_column": labels_column,
                 "data_name": str(data) if isinstance(data, str | os.PathLike) else data_name,
                 "row_names": None if row_names is None else [str(name) for name in row_names],
+                "feature_names": None if feature_names is None else [str(name) for name in feature_names],
             },
         )
         zarr.open_group(str(out / "walks"), mode="a", zarr_format=3)
