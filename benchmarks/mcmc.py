@@ -1,13 +1,14 @@
 """All samplers on the data of [LC15] from its noisy start and prior: speed, log joint against time, ESS, acceptance.
 
     python -m benchmarks.mcmc --data DIR [--out DIR] [--only toy-dp,10k-nggp,nips-nggp] [--samplers tgmcmc,gibbs] [--seconds 10]
-                              [--seeds 3]
+                              [--seeds 3] [--settled 10]
 
 The log joint is log p(X, partition) under the DP, log p(X, partition, u) under the NGGP. ESS is that of the number of clusters over
 the second half of a run. Figures are mean and standard deviation over seeds. "log ratio" is the mean log acceptance ratio of splits and
 merges (proposals with an acceptance step) over sweeps after the run, every ratio computed to the end. Samplers take turns within a seed, so that a
 noisy machine is noisy for all, and all times are CPU seconds of the chain's one thread. A sweep of tgMCMC in [LC15] is 20 guided moves and a local Gibbs sweep; ours does more (`dtree.mcmc.plan`),
-so a sweep of the same size is timed too. The authors' C++ on one core of such a machine did on toy 39 Gibbs, 26 split-merge and 121 tgMCMC
+so a sweep of the same size is timed too. With --settled every chain starts where tgMCMC is after so many seconds instead, so that ESS compares
+mixing and not the climb. The authors' C++ on one core of such a machine did on toy 39 Gibbs, 26 split-merge and 121 tgMCMC
 sweeps per second; on 10k with NGGP 3.5 tgMCMC sweeps per second (-73,880 after 60 s) and one Gibbs sweep in 5 s.
 """
 
@@ -28,7 +29,7 @@ from dtree.core.priors import DirichletProcess, GeneralizedGamma, Prior
 from dtree.mcmc import tgmcmc
 from dtree.mcmc.plan import PAPER_SIZE
 from dtree.mcmc.problem import Problem
-from dtree.mcmc.run import SAMPLERS, Checkpoint, Draws, begin_chain, run_chain
+from dtree.mcmc.run import SAMPLERS, Checkpoint, Draws, begin_at, begin_chain, run_chain
 
 CASES: dict[str, tuple[str, Prior]] = {
     "toy-dp": ("tgmcmc_toy", DirichletProcess(1.0)),
@@ -74,10 +75,22 @@ def warm_up(problem: Problem, sampler: str) -> None:
     assert abs(recorded - checked.log_joint[0]) < 1e-6 * abs(recorded)
 
 
-def run(problem: Problem, sampler: str, start: str, limit: float, seed: int) -> Outcome:
+def settled_state(problem: Problem, start: str, seconds: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Partition and parameters of the prior where tgMCMC is after some seconds."""
+    warm_up(problem, "tgmcmc")
+    checkpoint = begin_chain(problem, "tgmcmc", seed, start=start)
+    _, checkpoint = run_chain(problem, "tgmcmc", checkpoint, 10**9, time_limit=seconds, clock=clock)
+    return checkpoint["state_labels"], checkpoint["state_prior"]
+
+
+def run(problem: Problem, sampler: str, start: str | tuple[np.ndarray, np.ndarray], limit: float, seed: int) -> Outcome:
+    """A chain from a named start, or from a partition and the parameters of its prior."""
     warm_up(problem, sampler)
     began = clock()
-    checkpoint = begin_chain(problem, sampler, seed, start=start)
+    if isinstance(start, str):
+        checkpoint = begin_chain(problem, sampler, seed, start=start)
+    else:
+        checkpoint = begin_at(problem, sampler, *start, np.random.default_rng(seed))
     to_start = clock() - began
     draws, checkpoint = run_chain(problem, sampler, checkpoint, 10**9, time_limit=limit, clock=clock)
     problem.acceptance.tally[:] = 0.0
@@ -140,6 +153,7 @@ def main() -> None:
     parser.add_argument("--samplers", default=",".join(SAMPLERS))
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--settled", type=float, default=0.0, help="seconds of tgMCMC before every chain")
     arguments = parse()
     print(machine())
     samplers = arguments.samplers.split(",")
@@ -147,11 +161,13 @@ def main() -> None:
         problem, start = problem_for(arguments.data, case), STARTS.get(case, "noisy")
         outcomes: dict[str, list[Outcome]] = {sampler: [] for sampler in samplers}
         for seed in range(arguments.seeds):
+            first = settled_state(problem, start, arguments.settled, seed) if arguments.settled else start
             for sampler in samplers:
-                outcomes[sampler].append(run(problem, sampler, start, arguments.seconds, seed))
+                outcomes[sampler].append(run(problem, sampler, first, arguments.seconds, seed))
         header = ["sampler", "sweeps/s", "C++", *([f"s to {GOALS[case]:,.0f}"] if case in GOALS else [])]
         header += ["best log joint", "clusters", "ESS/s", "log ratio", "% accepted"]
         title = f"{case}, {arguments.seconds:g} s each, {arguments.seeds} seeds"
+        title += f", from where tgMCMC is after {arguments.settled:g} s" if arguments.settled else ""
         print_table(title, header, [row_of(case, s, outcomes[s]) for s in samplers])
         marks = [marks_of(s, outcomes[s], arguments.seconds) for s in samplers]
         print_table(f"{case}: log joint after seconds", ["sampler", *map(str, MARKS)], marks)
@@ -164,6 +180,8 @@ def main() -> None:
                 f"\ntgmcmc, as many moves as a sweep of [LC15]: {speed:.1f} sweeps/s"
                 + ("" if cpp is None else f", {speed / cpp:.1f}x")
             )
+        if arguments.settled:
+            continue
         curves = {s: [(o.draws.seconds + o.to_start, o.draws.log_joint) for o in outcomes[s]] for s in samplers}
         draw_figures(case, curves, arguments.out)
 

@@ -94,7 +94,13 @@ def chain_generator(seed: int, chain: int) -> np.random.Generator:
 def begin_chain(problem: Problem, sampler: str, seed: int, chain: int = 0, start: str | None = None) -> Checkpoint:
     """The checkpoint before the first sweep."""
     rng = chain_generator(seed, chain)
-    labels, prior = starting_point(problem, start or start_of_chain(chain), rng)
+    return begin_at(problem, sampler, *starting_point(problem, start or start_of_chain(chain), rng), rng, chain)
+
+
+def begin_at(
+    problem: Problem, sampler: str, labels: np.ndarray, prior: np.ndarray, rng: np.random.Generator, chain: int = 0
+) -> Checkpoint:
+    """The checkpoint of a chain that begins with a partition (m,) and a vector of the prior's parameters."""
     state = sampler_named(sampler).function("init")(problem, labels, prior, rng)
     if not np.isfinite(state.log_joint):
         raise ValueError(
