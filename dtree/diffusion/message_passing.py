@@ -19,11 +19,12 @@ The evidence is the usual EP energy. EP need not converge; `converged` and `mess
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
-from scipy.special import betaln, digamma, gammaln
+from scipy.special import betaln, digamma, gammaln, roots_jacobi
 
 from dtree.diffusion.belief import Leaves, all_messages
 from dtree.diffusion.em import mean_field_at_times
@@ -39,6 +40,13 @@ NODES, WEIGHTS = leggauss(48)
 def _log_gaussian(precision: float, shift: float) -> float:
     """log of the integral of exp(-precision/2 x^2 + shift x) over all x."""
     return 0.5 * (math.log(2 * math.pi / precision) + shift * shift / precision)
+
+
+@lru_cache(maxsize=4096)  # a node's power stays the same through all rounds
+def _quadrature(power: float) -> tuple[np.ndarray, np.ndarray]:
+    """Places t and log weights of the Gauss-Jacobi rule for (1-t)^power over 0 < t < 1."""
+    places, weights = roots_jacobi(NODES.shape[0], power, 0.0)
+    return 0.5 * (places + 1.0), np.log(weights) - (power + 1.0) * math.log(2.0)
 
 
 def _node_moments(precision: float, shift: float, power: float) -> tuple[float, float, float] | None:
@@ -58,8 +66,8 @@ def _node_moments(precision: float, shift: float, power: float) -> tuple[float, 
                 return log_z, a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1.0))
     if power <= -1.0:
         return None
-    t = 1.0 - (0.5 * (NODES + 1.0)) ** (1.0 / (power + 1.0))  # takes the power into the measure
-    logs = np.log(0.5 * WEIGHTS / (power + 1.0)) + t * (shift - 0.5 * precision * t)
+    t, log_weights = _quadrature(power)
+    logs = log_weights + t * (shift - 0.5 * precision * t)
     log_z = float(np.logaddexp.reduce(logs))
     weight = np.exp(logs - log_z)
     mean = float(weight @ t)

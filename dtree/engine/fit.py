@@ -69,6 +69,7 @@ def fit_dataset(
     that is not a feature; the run remembers it, and predictions leave it out where the data have it. If anything fails, `resume(out)` carries on from the last finished pass.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     fit_dataset(X, folder + "/run", family="gaussian-diag").n_clusters
     2

@@ -76,6 +76,7 @@ def fit_variational(
     fit is where the passes start. `labels_column` is not a feature, here and in predictions; `notes` are kept among the run's attributes. If anything fails, `resume(out)` carries on from the last finished pass.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     fit_variational(X, folder + "/run", "FSD", truncation=6).n_clusters_
     2

@@ -22,7 +22,7 @@ order of the rows; shuffle if you can.
 **Chains.** One tree is one guess. Chains draw partitions in proportion to their posterior probability:
 
 >>> import numpy as np, dtree
->>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (15, 1)) for c in (0.0, 4.0)])
+>>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (15, 1)) for c in (0.0, 12.0)])
 >>> chains = dtree.DPMixtureMCMC(family="gaussian", chains=2, draws=200, random_state=0).fit(X)
 >>> together = chains.coclustering()
 >>> bool(together[0, 1] > together[0, 29])
