@@ -7,8 +7,11 @@ ever made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy import sparse
+from scipy.special import xlogy
 
 LOSSES = ("vi", "binder")
 _MOST_CANDIDATES = 200
@@ -24,9 +27,8 @@ def _contingency(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> tuple[np.n
     return cells[cells > 0], np.bincount(a, weights=weight), np.bincount(b, weights=weight)
 
 
-def _n_log_n(counts: np.ndarray) -> float:
-    counts = counts[counts > 0]
-    return float(counts @ np.log(counts))
+def _n_log_n(counts: np.ndarray) -> np.ndarray:
+    return xlogy(counts, counts)
 
 
 def partition_distance(a: np.ndarray, b: np.ndarray, weight: np.ndarray | None = None, loss: str = "vi") -> float:
@@ -42,7 +44,7 @@ def partition_distance(a: np.ndarray, b: np.ndarray, weight: np.ndarray | None =
     if loss == "binder":
         return float((rows @ rows + columns @ columns - 2.0 * cells @ cells) / n**2)
     if loss == "vi":
-        return max(0.0, float((_n_log_n(rows) + _n_log_n(columns) - 2.0 * _n_log_n(cells)) / n))
+        return max(0.0, float((_n_log_n(rows).sum() + _n_log_n(columns).sum() - 2.0 * _n_log_n(cells).sum()) / n))
     raise ValueError(f"unknown loss '{loss}': use one of {', '.join(LOSSES)}")
 
 
@@ -56,10 +58,34 @@ def best_partition(labels: np.ndarray, weight: np.ndarray | None = None, loss: s
     """
     if loss not in LOSSES:
         raise ValueError(f"unknown loss '{loss}': use one of {', '.join(LOSSES)}")
-    distinct, times = np.unique(labels[_evenly(labels.shape[0], _MOST_DRAWS)], axis=0, return_counts=True)
+    draws, times = np.unique(labels[_evenly(labels.shape[0], _MOST_DRAWS)], axis=0, return_counts=True)
     candidates = np.unique(labels[_evenly(labels.shape[0], _MOST_CANDIDATES)], axis=0)
-    costs = [sum(t * partition_distance(c, d, weight, loss) for d, t in zip(distinct, times)) for c in candidates]
+    block, first = inseparable_blocks(np.vstack([draws, candidates]))
+    weight = np.bincount(block, weights=weight).astype(np.float64)
+    costs = _costs(candidates[:, first], draws[:, first], times, weight, _n_log_n if loss == "vi" else np.square)
     return candidates[int(np.argmin(costs))].astype(np.int64)
+
+
+def _costs(
+    candidates: np.ndarray, draws: np.ndarray, times: np.ndarray, weight: np.ndarray, value: Callable[..., np.ndarray]
+) -> list[float]:
+    """What of the summed distances to draws (d, b), the k-th of them seen times[k] times, depends on the candidate (c, b).
+
+    One sparse product gives the tables of a candidate against all draws: columns are the clusters of all draws.
+    """
+    widths = draws.max(axis=1) + 1
+    of_draw = draws + (np.cumsum(widths) - widths)[:, None]
+    blocks = np.arange(weight.shape[0])
+    entries = np.tile(weight, draws.shape[0]), (np.tile(blocks, draws.shape[0]), of_draw.ravel())
+    all_draws = sparse.csr_array(entries, shape=(blocks.shape[0], int(widths.sum())))
+    times_of_column = np.repeat(times, widths).astype(np.float64)
+    costs = []
+    for labels in candidates:
+        members = sparse.csr_array((np.ones(blocks.shape[0]), (labels, blocks)))
+        tables = members @ all_draws
+        alone = value(np.bincount(labels, weights=weight)).sum() * times.sum()
+        costs.append(float(alone - 2.0 * times_of_column[tables.indices] @ value(tables.data)))
+    return costs
 
 
 def _evenly(total: int, most: int) -> np.ndarray:
