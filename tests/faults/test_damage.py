@@ -145,6 +145,7 @@ def test_worker_without_enough_memory(tmp_path, monkeypatch):
     assert Run(tmp_path / "half").generations()[-1] == 1
     resume(tmp_path / "half")  # where there is memory enough
     if (tmp_path / "run").exists():
+        assert not Run(tmp_path / "run").done
         resume(tmp_path / "run")  # workers got through the first look and died in the first pass
     else:  # they died before anything was worth keeping, and nothing was kept
         fit_dataset(tmp_path / "x.npy", tmp_path / "run", max_passes=2, **options)
