@@ -137,7 +137,7 @@ def test_worker_without_enough_memory(tmp_path, monkeypatch):
 
     with pytest.raises(Stop):
         fit_dataset(tmp_path / "x.npy", tmp_path / "half", max_passes=2, progress=stop, **options)
-    with cluster_client(n_workers=1, memory_limit="600MB", warm=False) as client:
+    with cluster_client(n_workers=1, memory_limit="430MB", warm=False) as client:
         with pytest.raises(RuntimeError, match="most likely for lack of memory"):
             fit_dataset(tmp_path / "x.npy", tmp_path / "run", max_passes=2, client=client, **options)
         with pytest.raises(RuntimeError, match="most likely for lack of memory"):
