@@ -55,7 +55,7 @@ def measure_quality(peers: list[Peer], folder: Path | None) -> dict[str, dict[st
     """Adjusted Rand index and, for trees, dendrogram purity of every peer on every dataset."""
     found: dict[str, dict[str, tuple[float, float | None]]] = {}
     for name, X, y in datasets(folder):
-        for peer in peers:
+        for peer in (peer for peer in peers if peer.judged):
             labels, tree = peer.cluster(X, len(np.unique(y)))
             purity = None if tree is None else float(dtree.dendrogram_purity(tree, y))
             found.setdefault(peer.name, {})[name] = float(adjusted_rand_score(y, labels)), purity
@@ -102,12 +102,14 @@ def draw(times: dict[str, dict[int, float]], quality: dict[str, Any], peers: lis
     axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(out / "peers_time.png", dpi=110)
     plt.close(figure)
-    told = {peer.name: peer.told for peer in peers}
+    colour = {
+        peer.name: "0.75" if peer.told else "tab:blue" if peer.package == "dtree" else "tab:orange" for peer in peers
+    }
     means = {name: float(np.mean([score for score, _ in row.values()])) for name, row in quality.items()}
     order = sorted(means, key=means.__getitem__)
     figure, axis = plt.subplots(figsize=(8, 4.2), layout="constrained")
-    axis.barh(order, [means[name] for name in order], color=["0.7" if told[name] else "tab:blue" for name in order])
-    axis.set(xlabel="mean adjusted Rand index (grey: told the number of classes)")
+    axis.barh(order, [means[name] for name in order], color=[colour[name] for name in order])
+    axis.set(xlabel="mean adjusted Rand index (blue: dtree; grey: told the number of classes)")
     figure.savefig(out / "peers_quality.png", dpi=110)
     plt.close(figure)
 
