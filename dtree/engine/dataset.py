@@ -247,7 +247,8 @@ def _stage_dask(data: Any, staging: Path, client: Client | None) -> Source:
     if np.isnan(data.shape[0]) or any(np.isnan(size) for size in data.chunks[0]):
         lengths = dask.array.map_blocks(lambda block: np.array([block.shape[0]]), data[:, :1], dtype=int, drop_axis=1)
         sizes = compute(lengths, sync=True) if compute else lengths.compute()
-        data._chunks = (tuple(int(size) for size in sizes), *data.chunks[1:])
+        chunks = (tuple(int(size) for size in sizes), *data.chunks[1:])
+        data = dask.array.Array(data.dask, data.name, chunks, meta=data._meta)  # the caller's own array stays as it is
     shape = _two(data.shape, "the Dask array")
     _checked(Source("zarr", "", shape, str(data.dtype)))
     rows = min(rows_per_chunk(shape[1]), shape[0])

@@ -19,7 +19,7 @@ from dtree.kmeans.greedy import Merged, default_seeds, improved_kmeans, merge_cl
 from dtree.kmeans.scoring import Scorer
 
 GROUP = 8  # chunks are combined eight at a time, in order: the same sums whatever runs them
-SAMPLE_STREAM, START_STREAM, BIRTH_STREAM, MOVE_STREAM = 0, 1, 2, 3
+SAMPLE_STREAM, START_STREAM, BIRTH_STREAM = 0, 1, 2
 _ATOM_BYTES = 96_000_000  # memory that dense atoms of a start or of births may take
 _MOST_BIRTH_ROWS = 4096
 

@@ -97,6 +97,12 @@ def test_dask_collections_through_the_workers(form, tmp_path, client):
     assert np.array_equal(whole(source), X)
 
 
+def test_the_callers_array_stays_as_it_is(tmp_path):
+    given_rows = FORMS["dask-unknown"](tmp_path)
+    open_dataset(given_rows, tmp_path / "staged")
+    assert np.isnan(given_rows.shape[0])
+
+
 def test_sparse_rows(tmp_path):
     for i, data in enumerate([sparse.csr_array(COUNTS), sparse.csc_matrix(COUNTS)]):
         source = open_dataset(data, tmp_path / str(i))
