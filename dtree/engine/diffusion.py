@@ -201,9 +201,9 @@ def walk_task(path: str, run_id: str, number: int) -> tuple[int, float]:
     walk = read_walk(run, number)
     before = -1 if walk is None else walk.done
     if walk is None:
-        walk = start_walk(leaves, hyper, model_of(run).seeds()[1 + number], plan)
+        walk = start_walk(leaves, hyper, model_of(run).seeds()[1 + number], plan, prepared.bits)
     while walk.done < plan.length:
-        walk = advance(walk, leaves, hyper, plan, 1)
+        walk = advance(walk, leaves, hyper, plan, 1, prepared.bits)
         if time.monotonic() > until:
             break
     if walk.done > before:
