@@ -18,7 +18,7 @@ def race(setting: Setting, case: str, samplers: tuple[str, ...], limit: float, r
 
     problem = problem_for(setting.data, case)
     start = STARTS.get(case, "noisy")
-    return {s: [run(problem, s, start, limit, seed)[2] for seed in range(repeats)] for s in samplers}
+    return {s: [run(problem, s, start, limit, seed).draws for seed in range(repeats)] for s in samplers}
 
 
 def effective(draws: Any) -> float:
@@ -82,7 +82,7 @@ def figure_3_settings(setting: Setting) -> tuple[list[Row], str | None]:
     try:
         for moves, depth in ((5, 2), (20, 2), (50, 2), (20, 1), (20, 3)):
             tgmcmc_paper.GLOBAL_MOVES, tgmcmc_paper.LOCAL_DEPTH = moves, depth
-            draws = run(problem, "tgmcmc-paper", "noisy", limit, 0)[2]
+            draws = run(problem, "tgmcmc-paper", "noisy", limit, 0).draws
             at = np.interp(np.linspace(0.0, limit, 200), draws.seconds, draws.log_joint)
             area[moves, depth] = float(at.mean())
     finally:

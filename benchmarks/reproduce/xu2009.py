@@ -105,7 +105,7 @@ def figures_5_and_6(setting: Setting) -> tuple[list[Row], str | None]:
         text = f"BHC less {rival}: {ahead.text()} nats a point"
         rows.append(Row(f"Figure 6, {name}", "BHC predicts better", text, wins_verdict(scores[rival]), "the best variational method by its mean is the rival"))  # fmt: skip
     draw(setting.pictures, found)
-    return rows, "figure5.png figure6.png"
+    return rows, "evidence_bounds.png evidence_heldout.png"
 
 
 def figure_7(setting: Setting) -> tuple[list[Row], str | None]:
