@@ -54,7 +54,7 @@ def figure_1(setting: Setting) -> tuple[list[Row], str | None]:
             axis.bar(np.arange(1, size + 1) + shift, bars[size][place], 0.4, label=f"{size}")
         axis.set(title=title, xlabel="label")
     axes[0].legend()
-    figure.savefig(setting.pictures / "kurihara2007-figure-1.png", dpi=90)
+    figure.savefig(setting.pictures / "kurihara2007-figure-1.png", dpi=130)
     plt.close(figure)
     return rows, "kurihara2007-figure-1.png"
 
@@ -133,7 +133,7 @@ def _draw(setting: Setting, curves: dict[tuple[str, int, int], dict[str, np.ndar
         axis.axhline(0.0, color="k", lw=0.5)
         axis.set(xlabel=label, ylabel="held-out log density less Gibbs")
     axes[0].legend(fontsize=7)
-    figure.savefig(setting.pictures / "kurihara2007-figures-2-5.png", dpi=90)
+    figure.savefig(setting.pictures / "kurihara2007-figures-2-5.png", dpi=130)
     plt.close(figure)
     return "kurihara2007-figures-2-5.png"
 
@@ -178,7 +178,7 @@ def figure_6(setting: Setting) -> tuple[list[Row], str | None]:
         where = f"{variant}, {n:,} images, {splits} splits"
         rows.append(Row(f"{where}: level", f"{level:.2f} ± {level_error:.2f}", ours.text(2), number_verdict(ours, level, level_error), "axes as long as their standard deviation, because this explains the level: neither unit nor prior is printed"))  # fmt: skip
         if variant != "O-CTSB":
-            rows.append(Row(f"{where}: less O-CTSB", f"{gap:+.2f} ± {error:.2f}", difference.text(3), number_verdict(difference, gap, error)))  # fmt: skip
+            rows.append(Row(f"{where}: less O-CTSB", f"{gap:+.2f} ± {error:.2f}", difference.text(3), number_verdict(difference, gap, error), "the paper's error is nearly its gap; ours shows no gap" if abs(gap) > 0.1 else ""))  # fmt: skip
     rows.append(Row("clusters that hold images", "32 to 36", f"{min(clusters)} to {max(clusters)}, mean {np.mean(clusters):.1f}", number_verdict(Sample.of(clusters), 34.0, 1.0), "started from k-means with 80 centres; the start decides much of it, see benchmarks.mnist_vb"))  # fmt: skip
     (kept / f"mnist_{n}.png").replace(setting.pictures / "kurihara2007-figure-6.png")
     shutil.rmtree(kept)
@@ -192,7 +192,7 @@ PAPER = Paper(
         Experiment("figure-1", "Figure 1 and Eq. 8", "the finite Dirichlet, size-biased, is a stick-breaking prior", figure_1),
         Experiment("figures-2-5", "Figures 2 to 5", "six variants lose almost nothing against Gibbs sampling; label order matters", figures_2_to_5),
         Experiment("footnote-2", "Footnote 2", "seconds of a fit", footnote_2),
-        Experiment("figure-6", "Figure 6", "MNIST: collapsed variants are ahead by a sixth of a nat", figure_6),
+        Experiment("figure-6", "Figure 6", "MNIST: the levels of the six variants, and collapsed ones ahead by a sixth of a nat", figure_6),
     ],
     [
         ("Levels of Figures 2 and 4", "the curves are pictures, and the prior is only called vague; differences and claims are compared"),

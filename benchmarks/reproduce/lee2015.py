@@ -147,7 +147,7 @@ def draw(setting: Setting, found: dict[str, dict[str, list[Any]]], name: str) ->
         high = max(float(o[0].draws.log_joint.max()) for o in samplers.values())
         axis.set(title=case, xlabel="seconds", ylabel="log joint", ylim=(low - 0.3 * (high - low), high + 0.05 * (high - low)))  # fmt: skip
         axis.legend(fontsize=7)
-    figure.savefig(setting.pictures / name, dpi=90)
+    figure.savefig(setting.pictures / name, dpi=130)
     plt.close(figure)
     return name
 

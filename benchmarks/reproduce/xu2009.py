@@ -82,7 +82,7 @@ def figure_2(setting: Setting) -> tuple[list[Row], str | None]:
     axes[0].set(title="nine points", aspect="equal")
     axes[1].bar(np.arange(10, top + 1), added)
     axes[1].set(title="increment of the bound at each inner node", xlabel="node", ylabel="relative to BHC's")
-    figure.savefig(setting.pictures / "xu2009-figure-2.png", dpi=90)
+    figure.savefig(setting.pictures / "xu2009-figure-2.png", dpi=130)
     plt.close(figure)
     return rows, "xu2009-figure-2.png"
 
@@ -230,4 +230,8 @@ PAPER = Paper(
         ("The very points and hyperparameters", "not printed: sets I to III are drawn anew, rows of real data are our own draw; the paper's wine has 4 classes, UCI's has 3"),
         ("Times in Figure 8", "only the 30-fold speed-up is in the text"),
     ],
+    remark="The paper says neither whether a cluster of iris, abalone or wine has a full covariance matrix or independent features, nor with "
+    "which prior, so both are shown, with priors chosen by the evidence. Independent features come nearer to its numbers of clusters, and "
+    "with them BHC's bound is ahead everywhere. With full matrices abalone needs few clusters that overlap, and BHC's greedy tree is "
+    "caught: methods whose rows can move find a higher bound at 600 rows and predict better.",
 )  # fmt: skip
