@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dtree
@@ -45,3 +46,13 @@ def test_parameters_become_a_list():
     assert entries_as_list(docstring).splitlines() == [
         "Count.", "", "**Parameters**", "", "- **rows**: how many,", "    at least 1.", "- **seed**: of chance.", "", "A : b.", "", "---", "x : y",
     ]  # fmt: skip
+
+
+def test_the_example_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code is not None
+    X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (15, 2)) for c in (0, 6, 12, 20)])
+    known = {"X": X, "X_new": X[:3], "names": [f"row {i}" for i in range(len(X))]}
+    exec(code.group(1), known)
+    assert known["model"].n_clusters_ == 4
