@@ -71,6 +71,19 @@ def accepted_row(found: dict[str, list[Any]]) -> Row:
     return Row("average log r", "tgMCMC's proposals are accepted more often", text, wins_verdict([guided[0] - blind[0]]), "the figures' own numbers did not survive in our copy")  # fmt: skip
 
 
+def at_their_speed(found: dict[str, list[Any]]) -> Row:
+    """Effective draws a second if every sampler made as many sweeps a second as the authors' program."""
+    from benchmarks.mcmc import CPP_SWEEPS
+
+    rate = {}
+    for ours, theirs in (("tgmcmc-paper", "tgmcmc"), ("gibbs", "gibbs"), ("split-merge", "split-merge")):
+        a_sweep = [effective(o.draws) * o.draws.seconds[-1] / o.draws.seconds.size for o in found[ours]]
+        rate[ours] = CPP_SWEEPS["toy", theirs] * float(np.mean(a_sweep))
+    text = "; ".join(f"{sampler} {value:.1f}" for sampler, value in rate.items())
+    ratio = (rate["tgmcmc-paper"] + 1e-9) / (max(rate[s] for s in RIVALS) + 1e-9)
+    return Row("effective draws a second at the speeds of the authors' C++", "tgMCMC mixes better", text, threshold_verdict(ratio, 1.0), "121, 39 and 26 sweeps a second of tgMCMC, Gibbs and split-merge; our Gibbs sweep is 14 times as fast, our printed tgMCMC is not")  # fmt: skip
+
+
 def figure_3(setting: Setting) -> tuple[list[Row], str | None]:
     """Toy data, 1,300 points in 13 clusters, DP and NGGP."""
     from sklearn.metrics import adjusted_rand_score
@@ -81,10 +94,12 @@ def figure_3(setting: Setting) -> tuple[list[Row], str | None]:
     for case in ("toy-dp", "toy-nggp"):
         found = race(setting, case, ("tgmcmc", "tgmcmc-paper", *RIVALS), limit, repeats)
         pictures[case] = found
-        for row in [*judged(found, RIVALS, limit, "more"), accepted_row(found)]:
+        for row in [*judged(found, RIVALS, limit, "more"), at_their_speed(found), accepted_row(found)]:
             rows.append(Row(f"{case}: {row.what}", row.paper, row.ours, row.verdict, row.note))
-        last = [int(o.draws.n_clusters[-1]) for o in found["tgmcmc"]]
-        rows.append(Row(f"{case}: clusters tgmcmc ends with", "the ground truth, 13", Sample.of(last).text(1), threshold_verdict(-abs(float(np.mean(last)) - 13.0), -0.5), "threshold half a cluster; a draw may hold a small cluster more"))  # fmt: skip
+        best = Sample.of([int(o.draws.n_clusters[o.draws.log_joint.argmax()]) for o in found["tgmcmc"]])
+        last = {s: Sample.of([int(o.draws.n_clusters[-1]) for o in found[s]]).text(1) for s in ("tgmcmc", "gibbs")}
+        text = f"{best.text(1)} in the best state of tgmcmc; last draws: tgmcmc {last['tgmcmc']}, gibbs {last['gibbs']}"
+        rows.append(Row(f"{case}: clusters", "the ground truth, 13", text, threshold_verdict(-abs(best.mean - 13.0), -0.5), "threshold half a cluster, best state; a draw of the posterior often holds a small cluster more"))  # fmt: skip
         agreed = Sample.of([adjusted_rand_score(truth, o.draws.labels[-1]) for o in found["tgmcmc"]])
         rows.append(Row(f"{case}: its last draw beside the truth", "the ground truth solution", f"adjusted Rand index {agreed.text()}", threshold_verdict(agreed.mean, 0.98), "threshold 0.98"))  # fmt: skip
     return rows, draw(setting, pictures, "lee2015-figure-3.png")
