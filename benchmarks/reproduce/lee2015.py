@@ -49,7 +49,7 @@ def judged(found: dict[str, list[Any]], rivals: tuple[str, ...], limit: float, e
         rows.append(Row(f"{ours}: log joint", "at least that of the others", text, wins_verdict(ahead + 2.0), note + "; 2 nats count as equal"))  # fmt: skip
         if not ess_claim:
             continue
-        rival = max(rivals, key=lambda s: float(np.mean(rate[s])))
+        rival = (max if ess_claim == "more" else min)(rivals, key=lambda s: float(np.mean(rate[s])))
         text = "; ".join(f"{s} {np.mean(rate[s]):.2f}" for s in (ours, *rivals))
         words = "more effective draws a second" if ess_claim == "more" else "the fewest effective draws"
         ratio = (float(np.mean(rate[ours])) + 1e-9) / (float(np.mean(rate[rival])) + 1e-9)
