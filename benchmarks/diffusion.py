@@ -1,6 +1,6 @@
 """The experiments of Knowles, Van Gael and Ghahramani (2011), and what a search step costs.
 
-    python -m benchmarks.diffusion --data DIR [--out DIR] [--only fractal,prior,skulls,genes,animals,steps,accuracy]
+    python -m benchmarks.diffusion --data DIR [--out DIR] [--only fractal,prior,steps,animals,accuracy,mcmc,genes,skulls]
 
 Answers are checked before times are reported. Figures go to --out.
 """
@@ -8,6 +8,7 @@ Answers are checked before times are reported. Figures go to --out.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,7 +52,11 @@ def main() -> None:
 
     matplotlib.use("Agg")
     warm_up()
-    for name in arguments.only.split(","):
+    names = arguments.only.split(",")
+    if unknown := set(names) - set(EXPERIMENTS):
+        parser.error(f"no experiment {min(unknown)!r}; there are {', '.join(EXPERIMENTS)}")
+    for name in names:
+        print(f"{name} ...", file=sys.stderr, flush=True)
         began = time.perf_counter()
         result = EXPERIMENTS[name](arguments.data, arguments.out)
         print(f"{name} ({time.perf_counter() - began:.1f} s)", json.dumps(result, indent=1), flush=True)

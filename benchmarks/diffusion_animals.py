@@ -1,7 +1,9 @@
-"""33 animals, 102 binary features: the tree, the purity of each group, and what clean groups would cost in evidence."""
+"""33 animals, 102 binary features: the tree, the purity of each group, what clean groups would cost in evidence, and what
+exact sampling says of it all."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import dtree
-from dtree.diffusion.probit import log_evidence_probit
+from benchmarks.diffusion_exact import clade_probabilities, corrected_evidence
+from dtree.diffusion.probit import ProbitFit, log_evidence_probit
 from dtree.diffusion.tree import Columns, from_nested, structure_key, to_nested, to_newick
 
 GROUPS = {
@@ -43,12 +46,12 @@ def restricted(nested: Any, members: frozenset[int]) -> Any:
     return right if left is None else left if right is None else [left, right]
 
 
-def joins(parts: Sequence[Any]) -> Iterator[Any]:
-    """All structures that join the parts and leave each of them whole: 105 for five."""
+def joins(parts: Sequence[Any], last: Any) -> Iterator[Any]:
+    """All structures that join the parts, each whole, with `last` outermost: 15 for four parts."""
     marked: list[Any] = [("part", parts[0])]
     for part in parts[1:]:
         marked = [tree for old in marked for tree in _with(old, ("part", part))]
-    return (_plain(tree) for tree in marked)
+    return ([_plain(tree), last] for tree in marked)
 
 
 def _with(tree: Any, part: Any) -> Iterator[Any]:
@@ -77,43 +80,65 @@ def with_first_times(structure: Any) -> Columns:
 
 
 def run_animals(data: Path, out: Path) -> dict:
-    """Fit, draw, and compare with the best of all ways to join clean classes, at the same hyperparameters."""
-    import matplotlib.pyplot as plt
-    from scipy.cluster.hierarchy import dendrogram
-
+    """Fit, draw, compare with the ways to join clean classes at the same hyperparameters, and sample without approximation."""
     archive = np.load(data / "animals33.npz")
-    names = [str(name) for name in archive["row_names"]]
+    rows, names = archive["X"].astype(float), [str(name) for name in archive["row_names"]]
     members = {kind: frozenset(names.index(name) for name in text.split()) for kind, text in GROUPS.items()}
     began = time.perf_counter()
-    model = dtree.DiffusionTree(likelihood="probit", random_state=0).fit(archive["X"].astype(float))
+    model = dtree.DiffusionTree(likelihood="probit", random_state=0).fit(rows)
     seconds = time.perf_counter() - began
+    _tell(f"fitted in {seconds:.1f} s")
+    _draw(model, names, out)
     prepared = model.prepared_
-    start = float(prepared.affine.offset[0])
 
-    def log_evidence(structure: Any) -> float:
-        tree = with_first_times(structure)
-        fit = log_evidence_probit(tree, prepared.signs, prepared.hyper, start=start, sites=prepared.leaves)
-        return fit.evidence.log_evidence
+    def fitted(structure: Any) -> ProbitFit:
+        tree, bits = with_first_times(structure), prepared.bits
+        return log_evidence_probit(tree, bits.signs, prepared.hyper, start=bits.start, sites=prepared.leaves)
 
     found = to_nested(model.tree_)
-    clean = [log_evidence(whole) for whole in joins([restricted(found, members[kind]) for kind in CLASSES])]
-    at_zero = dtree.DiffusionTree(likelihood="probit", random_state=0, start=0.0).fit(archive["X"].astype(float))
-    clades = structure_key(model.tree_)
-    figure, axis = plt.subplots(figsize=(7, 7), layout="constrained")
-    dendrogram(model.linkage_, labels=names, orientation="left", ax=axis, color_threshold=0.5)
-    axis.set_title("33 animals, 102 binary features, probit diffusion tree")
-    axis.set_xlabel("1 - t")
-    figure.savefig(out / "diffusion_animals.png", dpi=90)
+    whole = {kind: restricted(found, members[kind]) for kind in CLASSES}
+    insects = whole.pop("insects")
+    clean = [fitted(structure) for structure in joins(list(whole.values()), insects)]
+    best_clean = max(clean, key=lambda fit: fit.evidence.log_evidence)
+    _tell("joined clean classes")
+    at_zero = dtree.DiffusionTree(likelihood="probit", random_state=0, start=0.0).fit(rows)
+    _tell("fitted with the start at 0")
+    evidences = {}
+    for name, fit in (("found", fitted(found)), ("clean", best_clean)):
+        exact = corrected_evidence(fit, prepared.signs, prepared.hyper, np.random.default_rng(0))
+        evidences[name] = {key: round(value, 2) for key, value in exact._asdict().items()}
+        _tell(f"evidence of the {name} tree: {evidences[name]}")
+    water = members["sea mammals"] | (members["birds"] - members["birds but the penguin"])
+    others = {"sea mammals and penguin": water, "sea mammals, penguin and fish": water | members["fish"]}
+    probabilities, numbers = clade_probabilities(prepared.signs, members | others, tell=_tell)
+    subtrees = structure_key(model.tree_)
     return {
         "seconds": round(seconds, 1),
         "converged": model.converged_,
         "log_evidence": round(model.log_evidence_, 2),
         "log_evidence_with_start_at_zero": round(at_zero.log_evidence_, 2),
-        "sigma2, c, start": [round(float(v), 2) for v in (model.sigma2_, model.c_, start)],
-        "same_structure_by_exact_times": round(log_evidence(found), 2),
-        "best_with_all_five_classes_clean": round(max(clean), 2),
+        "sigma2, c, start": [round(float(v), 2) for v in (model.sigma2_, model.c_, prepared.bits.start)],
+        "best_with_all_five_classes_clean": round(best_clean.evidence.log_evidence, 2),
         "ways_to_join_them": len(clean),
-        "clean": {kind: leaves in clades for kind, leaves in members.items()},
+        "evidence_by_importance_sampling": evidences,
+        "clean": {kind: leaves in subtrees for kind, leaves in members.items()},
         "purity": {kind: round(group_purity(model.tree_, leaves), 3) for kind, leaves in members.items()},
+        "posterior_probability_of_a_subtree_and_its_error": probabilities,
+        "posterior_mean_of_sigma2, c, start": [round(float(v), 2) for v in numbers],
         "newick": to_newick(model.tree_, names),
     }
+
+
+def _tell(line: str) -> None:
+    print(f"animals: {line}", file=sys.stderr, flush=True)
+
+
+def _draw(model: dtree.DiffusionTree, names: list[str], out: Path) -> None:
+    import matplotlib.pyplot as plt
+    from scipy.cluster.hierarchy import dendrogram
+
+    figure, axis = plt.subplots(figsize=(7, 7), layout="constrained")
+    dendrogram(model.linkage_, labels=names, orientation="left", ax=axis, color_threshold=0.5)
+    axis.set_title("33 animals, 102 binary features, probit diffusion tree")
+    axis.set_xlabel("1 - t")
+    figure.savefig(out / "diffusion_animals.png", dpi=90)

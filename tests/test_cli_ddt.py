@@ -76,6 +76,13 @@ def test_features_are_found_by_name_and_a_run_is_replaced_when_asked(tmp_path):
     assert np.array_equal(
         zarr.open(str(tmp_path / "labels.zarr"), mode="r")["log_density"][:], model.score_samples(ROWS)
     )
+    again = ("predict", out, there, "--out", tmp_path / "labels.zarr")
+    assert "--overwrite" in run(*again, code=2)
+    zarr.open(str(tmp_path / "labels.zarr"), mode="r+")["labels"][:] = 99
+    run(*again, "--overwrite")
+    assert np.array_equal(zarr.open(str(tmp_path / "labels.zarr"), mode="r")["labels"][:], model.predict(ROWS))
+    # only predictions are ever replaced
+    assert "does not hold predictions" in run("predict", out, there, "--out", out, "--overwrite", code=2)
     run("report", out, "-o", tmp_path / "report.html")
     assert "height" in (tmp_path / "report.html").read_text()
 

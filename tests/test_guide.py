@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dtree
+from dtree.guide.__main__ import entries_as_list
 
 ROOT = Path(dtree.__file__).parents[1]
 PAGES = sorted((ROOT / "dtree" / "guide").rglob("[a-z]*.py"))
@@ -32,4 +34,25 @@ def test_pages_build(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "Choose a family" in (tmp_path / "dtree" / "guide" / "families.html").read_text()
     assert "phi_t" in (tmp_path / "dtree" / "guide" / "algorithms" / "bhc.html").read_text()
-    assert "BayesKMeansBHC" in (tmp_path / "dtree.html").read_text()
+    reference = (tmp_path / "dtree.html").read_text()
+    assert "BayesKMeansBHC" in reference
+    assert "<strong>coarsening</strong>: zeta" in reference
+
+
+def test_parameters_become_a_list():
+    docstring = (
+        "Count.\n\nParameters\n----------\nrows : how many,\n    at least 1.\nseed : of chance.\n\nA : b.\n\n---\nx : y"
+    )
+    assert entries_as_list(docstring).splitlines() == [
+        "Count.", "", "**Parameters**", "", "- **rows**: how many,", "    at least 1.", "- **seed**: of chance.", "", "A : b.", "", "---", "x : y",
+    ]  # fmt: skip
+
+
+def test_the_example_of_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code is not None
+    X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (15, 2)) for c in (0, 6, 12, 20)])
+    known = {"X": X, "X_new": X[:3], "names": [f"row {i}" for i in range(len(X))]}
+    exec(code.group(1), known)
+    assert known["model"].n_clusters_ == 4

@@ -87,7 +87,7 @@ def _scatter(setting: Setting, curves: dict[str, Any]) -> str:
     for axis, (name, (evidence, purity)) in zip(axes, curves.items()):
         axis.scatter(purity, evidence, s=16)
         axis.set(title=name, xlabel="dendrogram purity", ylabel="log evidence bound")
-    figure.savefig(setting.pictures / "heller2005-figure-3.png", dpi=90)
+    figure.savefig(setting.pictures / "heller2005-figure-3.png", dpi=130)
     plt.close(figure)
     return "heller2005-figure-3.png"
 

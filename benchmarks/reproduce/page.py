@@ -23,7 +23,12 @@ td.note { min-width: 11rem; } td.verdict { white-space: nowrap; font-weight: 600
 .reproduced { color: #1d7f4f; } .close { color: #a36a00; } .differs { color: #b3343f; }
 @media (prefers-color-scheme: dark) { .reproduced { color: #57c08b; } .close { color: #e0ae4d; } .differs { color: #ef7d86; } }
 img { max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line); } figure { margin: .8rem 0; }
-nav a { margin-right: 1rem; }
+nav a { margin-right: 1rem; } a { color: inherit; }
+@media (max-width: 640px) {
+  thead { display: none; } tr, td { display: block; } tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  td { border: 0; padding: .1rem 0; } td:empty { display: none; } td:first-child { font-weight: 600; }
+  td[data-head]::before { content: attr(data-head) ": "; color: var(--quiet); }
+}
 """
 SIGNS = {REPRODUCED: "✓ reproduced", CLOSE: "≈ close", DIFFERS: "✗ differs"}
 
@@ -99,7 +104,11 @@ def _paper(paper: Paper, findings: dict[tuple[str, str], Finding], pictures: Pat
         parts.append(Markup("<h3>{}: {}</h3>").format(experiment.where, experiment.claim))
         rows = [
             [
-                *(Markup("<td>{}</td>").format(text) for text in (row.what, row.paper, row.ours)),
+                Markup("<td>{}</td>").format(row.what),
+                *(
+                    Markup('<td data-head="{}">{}</td>').format(*cell) if cell[1] else Markup("<td></td>")
+                    for cell in (("the paper", row.paper), ("ours", row.ours))
+                ),
                 Markup('<td class="verdict {}">{}</td>').format(row.verdict, SIGNS.get(row.verdict, "")),
                 Markup("<td class=note>{}</td>").format(row.note),
             ]

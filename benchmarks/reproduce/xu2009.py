@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,10 @@ from benchmarks.reproduce.record import (
     wins_verdict,
 )
 from dtree.core.tree import Tree
+from dtree.hierarchy.bhc import build_tree
+from dtree.hierarchy.defaults import choose_model
 from dtree.hierarchy.statistics import node_statistics
+from dtree.kmeans.greedy import sequential_kmeans
 
 # Columns and largest number of rows of the paper's real data.
 REAL = {"iris": (slice(None), 150), "abalone": (slice(0, 5), 600), "wine": (slice(0, 6), 120)}
@@ -80,7 +82,7 @@ def figure_2(setting: Setting) -> tuple[list[Row], str | None]:
     axes[0].set(title="nine points", aspect="equal")
     axes[1].bar(np.arange(10, top + 1), added)
     axes[1].set(title="increment of the bound at each inner node", xlabel="node", ylabel="relative to BHC's")
-    figure.savefig(setting.pictures / "xu2009-figure-2.png", dpi=90)
+    figure.savefig(setting.pictures / "xu2009-figure-2.png", dpi=130)
     plt.close(figure)
     return rows, "xu2009-figure-2.png"
 
@@ -105,7 +107,7 @@ def figures_5_and_6(setting: Setting) -> tuple[list[Row], str | None]:
         text = f"BHC less {rival}: {ahead.text()} nats a point"
         rows.append(Row(f"Figure 6, {name}", "BHC predicts better", text, wins_verdict(scores[rival]), "the best variational method by its mean is the rival"))  # fmt: skip
     draw(setting.pictures, found)
-    return rows, "figure5.png figure6.png"
+    return rows, "evidence_bounds.png evidence_heldout.png"
 
 
 def figure_7(setting: Setting) -> tuple[list[Row], str | None]:
@@ -130,10 +132,15 @@ def figure_7(setting: Setting) -> tuple[list[Row], str | None]:
     for name in REAL:
         gain = _gain(dtree.BHC().fit(real_rows(setting, name)))
         rows.append(Row(f"{name}: new bound less old", "an improvement", f"{gain:.3f} nats", wins_verdict([gain])))
-    for name, X in _binary(setting):
-        gain = _gain(dtree.BHC("bernoulli").fit(X))
-        verdict = number_verdict(Sample(gain, 0.1), 0.6, 0.1)
-        rows.append(Row(f"{name}: new bound less old", "0.4 to 0.8 nats", f"{gain:.3f} nats", verdict, "taken as 0.6 ± 0.1; ours relocates at every node"))  # fmt: skip
+    for name, X, size in _binary(setting):
+        gains = []
+        for draw in range(setting.pick(1, 5)):
+            for n in (size // 2, size):
+                some = np.random.default_rng([draw, n]).choice(len(X), n, replace=False)
+                gains.append(_gain(dtree.BHC("bernoulli").fit(X[some])))
+        text = f"{Sample.of(gains).text(2)} nats, from {min(gains):.2f} to {max(gains):.2f}"
+        verdict = number_verdict(Sample.of(gains), 0.6, 0.1)
+        rows.append(Row(f"{name}: new bound less old", "0.4 to 0.8 nats", text, verdict, f"taken as 0.6 ± 0.1; {len(gains)} draws, {size // 2} or {size} rows; ours relocates at every node, the paper from one close to the root"))  # fmt: skip
     return rows, None
 
 
@@ -144,45 +151,69 @@ def _gain(model: Any) -> float:
     return bounds["alternative"] - bounds["bhc"]
 
 
-def _binary(setting: Setting) -> list[tuple[str, np.ndarray]]:
-    """300 digits, 300 posts with the 500 words most telling of their group, 200 mails, all as zeros and ones."""
-    random = np.random.default_rng(0)
-    digits, spam = load(setting.data, "digits"), load(setting.data, "spambase")
-    news = load(setting.data, "newsgroups4")
-    some = random.choice(news["X"].shape[0], 300, replace=False)
+def _binary(setting: Setting) -> list[tuple[str, np.ndarray, int]]:
+    """Digits, posts with the 500 words most telling of their group, and mails, all as zeros and ones, and the paper's rows."""
+    digits, spam, news = (load(setting.data, name) for name in ("digits", "spambase", "newsgroups4"))
     has = np.asarray((news["X"].toarray() > 0), dtype=float)
     share = np.array([has[news["y"] == k].mean(axis=0) for k in np.unique(news["y"])])
     telling = np.argsort(-share.var(axis=0) / np.maximum(share.mean(axis=0), 1e-9))[:500]
     return [
-        ("digits, 300 x 64", (digits["X"][random.choice(1797, 300, replace=False)] > 7).astype(float)),
-        ("newsgroups, 300 x 500", has[some][:, telling]),
-        ("spambase, 200 x 57", (spam["X"][random.choice(4601, 200, replace=False)] > 0).astype(float)),
+        ("digits, 64 attributes", (digits["X"] > 7).astype(float), 300),
+        ("newsgroups, 500 attributes", has[:, telling], 300),
+        ("spambase, 57 attributes", (spam["X"] > 0).astype(float), 200),
     ]
 
 
 def figure_8(setting: Setting) -> tuple[list[Row], str | None]:
-    """Bayes K-means BHC beside BHC: evidence, clusters, time."""
+    """Bayes K-means BHC as printed beside BHC: evidence, clusters, time, with full covariances and with independent features."""
     rows = []
     clusters = {"iris": 4, "abalone": 31, "wine": 5}
-    for name in REAL:
-        X = real_rows(setting, name)
-        exact = dtree.BHC().fit(X)
-        took, exact = seconds(lambda X=X, m=exact: dtree.BHC(m.family_, m.prior_).fit(X), 3)
-        bounds, times, counts = [], [], []
-        for seed in range(setting.pick(5, 20)):
-            began = time.perf_counter()
-            quick = dtree.BayesKMeansBHC(exact.family_, exact.prior_, random_state=seed).fit(X)
-            times.append(time.perf_counter() - began)
-            bounds.append(quick.log_evidence_bound_)
-            counts.append(quick.statistics_.shape[0])
-        gap = np.subtract(bounds, exact.log_evidence_bound_) / len(X)
-        verdict = threshold_verdict(float(np.mean(gap)), -0.1) if np.mean(gap) < 0 else REPRODUCED
-        rows.append(Row(f"{name}, {len(X)} rows: log evidence a row", "close to BHC's", f"BHC {exact.log_evidence_bound_ / len(X):.3f}, Bayes K-means BHC less BHC {Sample.of(gap).text()}", verdict, "threshold -0.1 nats a row"))  # fmt: skip
-        rows.append(Row(f"{name}: clusters of Bayes K-means", str(clusters[name]), Sample.of(counts).text(1), number_verdict(Sample.of(counts), clusters[name]), "depends on the prior, which the paper does not print"))  # fmt: skip
-        if name == "abalone":
-            ratio = took / float(np.median(times))
-            rows.append(Row("abalone: speed-up", "about 30-fold", f"{ratio:.1f}-fold ({took:.3f} s against {np.median(times):.3f} s)", number_verdict(Sample(ratio), 30.0), "our BHC of 600 rows takes hundredths of a second, so there is little to save"))  # fmt: skip
+    for kind, words in (("gaussian", "full covariance"), ("gaussian-diag", "independent features")):
+        for name in REAL:
+            X = real_rows(setting, name)
+            race = _race(X, kind, setting.pick(5, 20))
+            n, gap, counts = len(X), Sample.of(race.gaps), Sample.of(race.clusters)
+            verdict = threshold_verdict(gap.mean, -0.1) if gap.mean < 0 else REPRODUCED
+            rows.append(Row(f"{name}, {words}, {n} rows: log evidence a row", "close to BHC's", f"BHC {race.bound / n:.3f}; less BHC: Bayes K-means BHC as printed {gap.text()}, with dtree's further passes {Sample.of(race.gaps_after_passes).text()}", verdict, "as printed is judged; threshold -0.1 nats a row"))  # fmt: skip
+            rows.append(Row(f"{name}, {words}: clusters of Bayes K-means", str(clusters[name]), f"{counts.text(1)}, from {min(race.clusters)} to {max(race.clusters)}", number_verdict(counts, clusters[name]), "the paper says neither which covariances nor which prior; ours is chosen by the evidence"))  # fmt: skip
+        whole = load(setting.data, "abalone")["X"].astype(np.float64)[:, REAL["abalone"][0]]
+        for X in (real_rows(setting, "abalone"), whole):
+            race = _race(X, kind, setting.pick(5, 20))
+            text = f"{race.seconds[0] / race.seconds[1]:.0f}-fold ({1e3 * race.seconds[0]:.0f} ms against {1e3 * race.seconds[1]:.1f} ms)"
+            verdict = threshold_verdict(race.seconds[0] / race.seconds[1], 30.0) if len(X) == 600 else ""
+            rows.append(Row(f"abalone, {words}, {len(X):,} rows: speed-up", "about 30-fold" if verdict else "", text, verdict, "threshold 30-fold" if verdict else "all rows, for comparison"))  # fmt: skip
     return rows, None
+
+
+class Race(NamedTuple):
+    """BHC beside Bayes K-means BHC: BHC's bound, what the other's is above it a row (as printed, as dtree does it), clusters, seconds."""
+
+    bound: float
+    gaps: list[float]
+    gaps_after_passes: list[float]
+    clusters: list[int]
+    seconds: tuple[float, float]
+
+
+def _race(X: np.ndarray, kind: str, repeats: int) -> Race:
+    """Bayes K-means exactly as section 5 has it, then BHC over its clusters, in orders of rows of their own."""
+    model = choose_model(X, kind)
+    atoms, orders = model.atoms(X), [np.random.default_rng(seed).permutation(len(X)) for seed in range(repeats)]
+
+    def quick(order: np.ndarray) -> Tree:
+        return build_tree(model, sequential_kmeans(model, atoms, order).statistics)
+
+    quick(orders[0])  # compiles
+    exact = build_tree(model, atoms)
+    took = seconds(lambda: build_tree(model, atoms), 3)[0]
+    timed = [seconds(lambda order=order: quick(order), 3) for order in orders]
+    gaps = [float(tree.log_phi_t[-1] - exact.log_phi_t[-1]) / len(X) for _, tree in timed]
+    bound = model.prior.log_normaliser(len(X)) + float(exact.log_phi_t[-1])
+    passes = [dtree.BayesKMeansBHC(model.family, model.prior, random_state=k).fit(X) for k in range(repeats)]
+    further = [(found.log_evidence_bound_ - bound) / len(X) for found in passes]
+    return Race(
+        bound, gaps, further, [tree.n_leaves for _, tree in timed], (took, float(np.median([t for t, _ in timed])))
+    )
 
 
 PAPER = Paper(
@@ -199,4 +230,8 @@ PAPER = Paper(
         ("The very points and hyperparameters", "not printed: sets I to III are drawn anew, rows of real data are our own draw; the paper's wine has 4 classes, UCI's has 3"),
         ("Times in Figure 8", "only the 30-fold speed-up is in the text"),
     ],
+    remark="The paper says neither whether a cluster of iris, abalone or wine has a full covariance matrix or independent features, nor with "
+    "which prior, so both are shown, with priors chosen by the evidence. Independent features come nearer to its numbers of clusters, and "
+    "with them BHC's bound is ahead everywhere. With full matrices abalone needs few clusters that overlap, and BHC's greedy tree is "
+    "caught: methods whose rows can move find a higher bound at 600 rows and predict better.",
 )  # fmt: skip

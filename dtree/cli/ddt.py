@@ -130,7 +130,7 @@ def predict_run(
     started = time.monotonic()
     X = as_fitted(read_rows(data, leave_out=leave_out), _named_model(run))
     with _client(cluster) as client, err().status("following rows down the trees"):
-        count = predict_diffusion(run, X, target, client=client)
+        count = predict_diffusion(run, X, target, client=client, overwrite=overwrite)
     say(f"{count:,} rows ({count / (time.monotonic() - started):,.0f} rows/s): {target}")
 
 

@@ -10,6 +10,7 @@ function looks the same implementation up by type.
 | `log_marginal(family, statistics)` | family, required | log p(X_c) of the rows summed in `statistics` (s,) |
 | `log_marginal_merged(family, columns, row, start, stop, out)` | family, optional | the same for `row` merged with many |
 | `log_marginal_joined(family, columns, log_own, row, ...)` | family, optional | the same, the columns' own given |
+| `log_marginal_pair(family, a, log_a, b, scratch)` | family, optional | the same for two rows, the first one's own given |
 | `log_kappa(prior, count)` | prior, required | log weight of one cluster of `count` rows |
 """
 
@@ -27,6 +28,7 @@ from dtree.core.jit import kernel
 _LOG_MARGINAL: dict[type, Any] = {}
 _LOG_MARGINAL_MERGED: dict[type, Any] = {}
 _LOG_MARGINAL_JOINED: dict[type, Any] = {}
+_LOG_MARGINAL_PAIR: dict[type, Any] = {}
 _LOG_KAPPA: dict[type, Any] = {}
 
 
@@ -39,6 +41,7 @@ def implements(verb: Callable[..., Any], compiled_type: type) -> Callable[[Any],
         log_marginal: _LOG_MARGINAL,
         log_marginal_merged: _LOG_MARGINAL_MERGED,
         log_marginal_joined: _LOG_MARGINAL_JOINED,
+        log_marginal_pair: _LOG_MARGINAL_PAIR,
         log_kappa: _LOG_KAPPA,
     }[verb]
 
@@ -117,6 +120,29 @@ def _overload_log_marginal_joined(family, columns, log_own, row, start, stop, ou
     return lambda family, columns, log_own, row, start, stop, out: joined(
         family, columns, log_own, row, start, stop, out
     )
+
+
+def log_marginal_pair(family: Any, a: Any, log_a: float, b: Any, scratch: Any) -> float:
+    """log_marginal(a + b) of two rows (s,) for a caller who knows log_a = log_marginal(a); `scratch` (s,) may be overwritten.
+
+    As in `log_marginal_joined`, a family whose rows are mostly zeros looks only where `b` is not zero.
+    """
+    return _LOG_MARGINAL_PAIR.get(type(family), _marginal_of_sum)(family, a, log_a, b, scratch)
+
+
+@kernel
+def _marginal_of_sum(family, a, log_a, b, scratch):
+    for s in range(scratch.shape[0]):
+        scratch[s] = a[s] + b[s]
+    return log_marginal(family, scratch)
+
+
+@overload(log_marginal_pair)
+def _overload_log_marginal_pair(family, a, log_a, b, scratch):
+    if not _is_named_tuple(family):
+        return None
+    implementation = _LOG_MARGINAL_PAIR.get(family.instance_class, _marginal_of_sum)
+    return lambda family, a, log_a, b, scratch: implementation(family, a, log_a, b, scratch)
 
 
 def log_kappa(prior: Any, count: float) -> float:

@@ -55,12 +55,8 @@ def maximise(work: Workspace, *, max_iter: int = 500, tol: float = 1e-6) -> tupl
     slope = float(np.abs(work.grad).max())
     if slope < 1e-3 * max(1.0, abs(value) * 1e-3):
         return value, True, "converged", int(result.nit)
-    return (
-        value,
-        False,
-        f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})",
-        int(result.nit),
-    )
+    problem = f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})"
+    return value, False, problem, int(result.nit)
 
 
 @kernel
@@ -349,17 +345,14 @@ def log_evidence_laplace(
     return Evidence(value + term, work.tree, value, converged, message, iterations)
 
 
-def importance_correction(
-    fit: Evidence, leaves: Leaves, hyper: Hyper, rng: np.random.Generator, *, draws: int = 256
-) -> tuple[float, float]:
-    """Importance-sampled log p(y, structure) around a Laplace fit, and the effective number of draws.
+def times_around(
+    tree: Columns, leaves: Leaves, hyper: Hyper, rng: np.random.Generator, *, dof: float, draws: int
+) -> tuple[Workspace, np.ndarray, np.ndarray]:
+    """Draws (k, n-1) in s around the times of a maximum, and the log density (k,) they are drawn from.
 
-    The proposal is a multivariate Student t in s with the curvature at the maximum (the density in s has exponential
-    tails, and polynomial ones of degree shape + n - 1 once c is integrated, which a Gaussian would miss), drawn from
-    a scrambled Sobol sequence: `draws` is rounded up to a power of 2.
+    A multivariate Student t with the curvature there, from a scrambled Sobol sequence: k is a power of 2.
     """
-    dof = 4.0 if hyper.c is not None else min(4.0, hyper.c_prior[0])
-    work = Workspace(fit.tree, leaves, hyper)
+    work = Workspace(tree, leaves, hyper)
     s = work.logit()
     work.density(s)
     n, rest, parent = work.n, work.tree.rest, work.tree.parent
@@ -386,6 +379,19 @@ def importance_correction(
         + 0.5 * np.log(values).sum()
         - 0.5 * (dof + m) * np.log1p((spread**2).sum(axis=1) / dof)
     )
+    return work, points, log_q
+
+
+def importance_correction(
+    fit: Evidence, leaves: Leaves, hyper: Hyper, rng: np.random.Generator, *, draws: int = 256
+) -> tuple[float, float]:
+    """Importance-sampled log p(y, structure) around a Laplace fit, and the effective number of draws.
+
+    The density in s has exponential tails, and polynomial ones of degree shape + n - 1 once c is integrated, which a
+    Gaussian would miss: hence the few degrees of freedom.
+    """
+    dof = 4.0 if hyper.c is not None else min(4.0, hyper.c_prior[0])
+    work, points, log_q = times_around(fit.tree, leaves, hyper, rng, dof=dof, draws=draws)
     log_weight = work.densities(points) - log_q
     top = log_weight.max()
     weight = np.exp(log_weight - top)

@@ -45,7 +45,7 @@ class State(NamedTuple):
 
 
 @kernel
-def _propose_place(pool: Pool, rng: np.random.Generator, c: float, latest: float) -> tuple[int, float]:
+def propose_place(pool: Pool, rng: np.random.Generator, c: float, latest: float) -> tuple[int, float]:
     """Follow new paths down the tree until one leaves before rest `latest`; returns (node below, rest)."""
     while True:
         node = pool.meta[ROOT]
@@ -64,7 +64,7 @@ def _propose_place(pool: Pool, rng: np.random.Generator, c: float, latest: float
 
 
 @kernel
-def _log_place_density(pool: Pool, c: float, node: int, rest: float) -> float:
+def log_place_density(pool: Pool, c: float, node: int, rest: float) -> float:
     """Log density over rests of a new path leaving in the branch above `node`."""
     m = pool.size[node]
     value = math.log(c / (m * rest)) + c / m * math.log(rest / rest_above(pool, node))
@@ -78,7 +78,7 @@ def _log_place_density(pool: Pool, c: float, node: int, rest: float) -> float:
 
 
 @kernel
-def _move_subtree(pool: Pool, rng: np.random.Generator) -> bool:
+def move_subtree(pool: Pool, rng: np.random.Generator) -> bool:
     """One Metropolis-Hastings step on the structure; True if accepted."""
     n_nodes = pool.parent.shape[0]
     b = int(rng.integers(0, n_nodes))
@@ -90,9 +90,9 @@ def _move_subtree(pool: Pool, rng: np.random.Generator) -> bool:
     old_target = total_density(pool) - pool.sums[W_SUM] - math.log(old_rest)
     s = detach(pool, b)
     c = effective_c(pool.sums[C_SUM], pool.sums[N_LEAVES] - 1.0, pool.hyper)
-    old_place = _log_place_density(pool, c, s, old_rest)
-    to, new_rest = _propose_place(pool, rng, c, pool.rest[b])
-    new_place = _log_place_density(pool, c, to, new_rest)
+    old_place = log_place_density(pool, c, s, old_rest)
+    to, new_rest = propose_place(pool, rng, c, pool.rest[b])
+    new_place = log_place_density(pool, c, to, new_rest)
     attach(pool, b, j, to, new_rest)
     new_target = total_density(pool) - pool.sums[W_SUM] - math.log(new_rest)
     if math.log(rng.random()) < new_target - old_target + old_place - new_place:
@@ -151,7 +151,7 @@ def _slice_time(pool: Pool, rng: np.random.Generator, node: int) -> None:
 
 
 @kernel
-def _slice_all_times(pool: Pool, rng: np.random.Generator) -> None:
+def slice_all_times(pool: Pool, rng: np.random.Generator) -> None:
     stack = np.empty(pool.parent.shape[0], np.int64)
     visits = np.zeros(pool.parent.shape[0], np.int64)
     stack[0] = pool.meta[ROOT]
@@ -175,9 +175,9 @@ def _slice_all_times(pool: Pool, rng: np.random.Generator) -> None:
 def _sweep(pool: Pool, rng: np.random.Generator, moves: int, counts: np.ndarray) -> None:
     for _ in range(moves):
         counts[0] += 1
-        if _move_subtree(pool, rng):
+        if move_subtree(pool, rng):
             counts[1] += 1
-    _slice_all_times(pool, rng)
+    slice_all_times(pool, rng)
     refresh(pool)
 
 

@@ -47,7 +47,9 @@ def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) 
     trees are averaged by their evidence.
     """
     sampled = [
-        FittedTree(tree, prepared.leaves, np.nan, True, "sampled") for walk in walks for tree in drawn_trees(walk)
+        FittedTree(tree, leaves, np.nan, True, "sampled")
+        for walk in walks
+        for tree, leaves in zip(drawn_trees(walk), _drawn_leaves(walk, prepared), strict=True)
     ]
     log_joint = np.stack([walk.log_joint for walk in walks])
     equal = np.full(len(sampled), 1.0 / max(len(sampled), 1))
@@ -63,11 +65,25 @@ def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) 
     return Posterior(best, best, np.exp(values - np.logaddexp.reduce(values)), log_joint)
 
 
+def _drawn_leaves(walk: Walk, prepared: Prepared) -> list[Leaves]:
+    """The leaves of every draw: the same for all, or each with the latent values drawn along with its tree (probit)."""
+    if not prepared.signs.size:
+        return [prepared.leaves] * walk.log_joint.size
+    return [leaves_of_latent(latent, prepared) for latent in walk.drawn_latent]
+
+
+def leaves_of_latent(latent: np.ndarray, prepared: Prepared) -> Leaves:
+    """Leaves that are seen through latent values (n, d) of binary rows: noise 1, in units of sigma2."""
+    assert prepared.hyper.sigma2 is not None  # learned before
+    var = np.where(prepared.signs == 0.0, np.inf, 1.0 / prepared.hyper.sigma2)
+    return Leaves(np.ascontiguousarray(latent), var, prepared.leaves.n_observed)
+
+
 def _evaluate(columns: Columns, prepared: Prepared, settings: Settings, k: int) -> FittedTree:
     leaves, hyper = prepared.leaves, prepared.hyper
-    if settings.likelihood == "probit":
-        start = float(prepared.affine.offset[0])  # the same for all features
-        result = log_evidence_probit(columns, prepared.signs, hyper, start=start, sites=leaves)
+    bits = prepared.bits
+    if bits is not None:
+        result = log_evidence_probit(columns, bits.signs, hyper, start=bits.start, sites=leaves)
         fit = result.evidence
         return FittedTree(fit.tree, result.sites, fit.log_evidence, fit.converged, fit.message)
     fit = _evidence(columns, leaves, prepared, settings)

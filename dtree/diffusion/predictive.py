@@ -355,7 +355,7 @@ def sample_rows(
         lower = messages.up_var[node] + rest - tree.rest[node]
         with np.errstate(invalid="ignore"):
             share = np.where(np.isfinite(lower), upper / (upper + lower), 0.0)
-        var = np.where(np.isfinite(lower), share * lower, upper)
+            var = np.where(np.isfinite(lower), share * lower, upper)
         var = var + rest + (own_noise[node] if node < n else average_noise)
         wide = d // var.shape[0]
         mean = messages.down_mean[node] + np.repeat(share, wide) * (messages.up_mean[node] - messages.down_mean[node])

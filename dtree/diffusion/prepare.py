@@ -14,6 +14,7 @@ from dtree.diffusion.objective import Hyper
 from dtree.diffusion.probit import log_evidence_probit, signs_from_binary
 from dtree.diffusion.search import best_columns, build, search
 from dtree.diffusion.settings import Settings
+from dtree.diffusion.walk import Bits
 
 TRIAL_ROWS = 400  # rows on which ways of scaling are compared
 PROBIT_ROUNDS = 6  # of tree and sites at most; they end when the evidence stops rising
@@ -39,6 +40,11 @@ class Prepared(NamedTuple):
     leaf_of_row: np.ndarray
     signs: np.ndarray
     log_volume: float
+
+    @property
+    def bits(self) -> Bits | None:
+        """What the sampler of binary rows stands on; None when rows are real-valued."""
+        return Bits(self.signs, float(self.affine.offset[0])) if self.signs.size else None
 
 
 def prepare(X: np.ndarray, settings: Settings, seed: int) -> Prepared:

@@ -77,16 +77,15 @@ def posterior_to_pieces(posterior: Posterior) -> Pieces:
         "weights": posterior.weights,
         "log_joint": posterior.log_joint,
     }
-    own_leaves = any(fit.leaves is not posterior.best[0].leaves for fit in posterior.best)
     lists = {"best": posterior.best}
     if posterior.averaged is not posterior.best:
         lists["averaged"] = posterior.averaged
     for name, fits in lists.items():
         for field in Columns._fields:
             arrays[f"{name}_{field}"] = np.stack([getattr(fit.tree, field) for fit in fits])
-    if own_leaves:
-        arrays["best_leaf_mean"] = np.stack([fit.leaves.mean for fit in posterior.best])
-        arrays["best_leaf_var"] = np.stack([fit.leaves.var for fit in posterior.best])
+        if any(fit.leaves is not posterior.best[0].leaves for fit in fits):
+            arrays[f"{name}_leaf_mean"] = np.stack([fit.leaves.mean for fit in fits])
+            arrays[f"{name}_leaf_var"] = np.stack([fit.leaves.var for fit in fits])
     return arrays, {"messages": [fit.message for fit in posterior.best]}
 
 
@@ -96,11 +95,7 @@ def posterior_from_pieces(arrays: Mapping[str, np.ndarray], words: Mapping[str, 
     trees = _trees(arrays, "best", prepared.leaves.mean.shape[0])
     if not len(trees) == len(messages) == log_evidence.size == converged.size or not trees:
         raise ValueError("the trees of the run and their evidences differ in number")
-    leaves = [prepared.leaves] * len(trees)
-    if "best_leaf_mean" in arrays:
-        n_observed = prepared.leaves.n_observed
-        pairs = zip(arrays["best_leaf_mean"], arrays["best_leaf_var"], strict=True)
-        leaves = [Leaves(np.ascontiguousarray(mean), np.ascontiguousarray(var), n_observed) for mean, var in pairs]
+    leaves = _leaves(arrays, "best", prepared, len(trees))
     best = [
         FittedTree(tree, own, float(value), bool(flag), str(message))
         for tree, own, value, flag, message in zip(trees, leaves, log_evidence, converged, messages, strict=True)
@@ -108,11 +103,24 @@ def posterior_from_pieces(arrays: Mapping[str, np.ndarray], words: Mapping[str, 
     averaged: list[FittedTree] = best
     if "averaged_rest" in arrays:
         drawn = _trees(arrays, "averaged", prepared.leaves.mean.shape[0])
-        averaged = [FittedTree(tree, prepared.leaves, np.nan, True, "sampled") for tree in drawn]
+        leaves = _leaves(arrays, "averaged", prepared, len(drawn))
+        averaged = [FittedTree(tree, own, np.nan, True, "sampled") for tree, own in zip(drawn, leaves, strict=True)]
     weights = arrays["weights"]
     if weights.shape != (len(averaged),) or not np.isclose(weights.sum(), 1.0) or weights.min() < 0:
         raise ValueError("the weights of the run's trees do not sum to one")
     return Posterior(best, averaged, weights, arrays["log_joint"])
+
+
+def _leaves(arrays: Mapping[str, np.ndarray], name: str, prepared: Prepared, count: int) -> list[Leaves]:
+    """The leaves of each tree: its own where they were kept, else those of all."""
+    if f"{name}_leaf_mean" not in arrays:
+        return [prepared.leaves] * count
+    mean, var = arrays[f"{name}_leaf_mean"], arrays[f"{name}_leaf_var"]
+    if not mean.shape == var.shape == (count, *prepared.leaves.mean.shape):
+        raise ValueError("the leaves of the run's trees do not fit together")
+    n_observed = prepared.leaves.n_observed
+    pairs = zip(mean, var, strict=True)
+    return [Leaves(np.ascontiguousarray(a), np.ascontiguousarray(b), n_observed) for a, b in pairs]
 
 
 def _trees(arrays: Mapping[str, np.ndarray], name: str, n: int) -> Sequence[Columns]:

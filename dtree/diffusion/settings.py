@@ -57,10 +57,10 @@ class Settings(NamedTuple):
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
-        if self.likelihood == "probit" and self.inference != "laplace":
+        if self.likelihood == "probit" and self.inference not in ("laplace", "mcmc"):
             raise ValueError(
-                f"The probit likelihood works with inference='laplace' only (its evidence is expectation propagation "
-                f"over locations and Laplace over times), got inference={self.inference!r}."
+                f"The probit likelihood works with inference='laplace' (expectation propagation over locations, Laplace "
+                f"over times) or 'mcmc', got inference={self.inference!r}."
             )
         if isinstance(self.noise, str) and self.noise != "auto":
             raise ValueError(f"noise must be 'auto' or a variance >= 0, got {self.noise!r}.")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtree.diffusion import mcmc
+from dtree.diffusion import mcmc, probit_mcmc
 from dtree.diffusion.belief import Leaves
 from dtree.diffusion.first_tree import bhc_tree
 from dtree.diffusion.objective import Hyper
@@ -40,8 +40,19 @@ class Plan(NamedTuple):
         return self.search_steps + self.sweeps
 
 
+class Bits(NamedTuple):
+    """What the sampler must know of binary rows: signs (n, d), 0 where missing, and where all paths start."""
+
+    signs: np.ndarray
+    start: float
+
+
 class Walk(NamedTuple):
-    """Where a walk stands: steps and sweeps done, the search, the sampler's tree, the draws so far, the Generator."""
+    """Where a walk stands: steps and sweeps done, the search, the sampler's tree, the draws so far, the Generator.
+
+    Of binary rows also the sampler's latent values (n, d), its numbers (sigma2, c, start), and the latent values of the
+    draws (draws, n, d); empty otherwise.
+    """
 
     done: int
     state: SearchState
@@ -49,6 +60,9 @@ class Walk(NamedTuple):
     draws: Columns
     log_joint: np.ndarray
     rng: np.random.Generator
+    latent: np.ndarray
+    numbers: np.ndarray
+    drawn_latent: np.ndarray
 
     @property
     def log_score(self) -> float:
@@ -70,11 +84,11 @@ def plan_of(settings: Settings, n_leaves: int) -> Plan:
     if sweeps is None:
         sweeps = SWEEPS if settings.inference == "laplace" else 0
     if settings.likelihood == "probit":
-        sweeps = 0  # the sampler knows Gaussian leaves only
+        sweeps = 0  # its sampler is slow: it is used when asked for
     return Plan(steps, sweeps, sweeps - sweeps // 2, *keep)
 
 
-def start_walk(leaves: Leaves, hyper: Hyper, seed: int, plan: Plan) -> Walk:
+def start_walk(leaves: Leaves, hyper: Hyper, seed: int, plan: Plan, bits: Bits | None = None) -> Walk:
     """Build a tree in a random order of the leaves, or start from that of BHC."""
     rng = np.random.default_rng(seed)
     if plan.init == "bhc":
@@ -84,10 +98,13 @@ def start_walk(leaves: Leaves, hyper: Hyper, seed: int, plan: Plan) -> Walk:
     m = state.pool.parent.shape[0]
     k = plan.draws
     nothing = Columns(np.full((k, m), -1), np.full((k, m, 2), -1), np.full((k, m), np.nan))
-    return Walk(0, state, None, nothing, np.full(k, np.nan), rng)
+    shape = (0, 0) if bits is None else bits.signs.shape
+    return Walk(
+        0, state, None, nothing, np.full(k, np.nan), rng, np.zeros(shape), np.zeros(3), np.full((k, *shape), np.nan)
+    )
 
 
-def advance(walk: Walk, leaves: Leaves, hyper: Hyper, plan: Plan, units: int) -> Walk:
+def advance(walk: Walk, leaves: Leaves, hyper: Hyper, plan: Plan, units: int, bits: Bits | None = None) -> Walk:
     """At most `units` more steps or sweeps. Changes the arrays of `walk` in place and returns its new standing."""
     state, rng, done = walk.state, walk.rng, walk.done
     end = min(done + units, plan.length)
@@ -99,6 +116,8 @@ def advance(walk: Walk, leaves: Leaves, hyper: Hyper, plan: Plan, units: int) ->
     if done == end:
         return walk._replace(done=done)
     start = best_columns([state], 1)[0][1] if walk.chain is None else walk.chain
+    if bits is not None:
+        return _sample_bits(walk._replace(done=done), start, leaves, hyper, plan, end - done, bits)
     chain = mcmc.init(start, leaves, hyper)
     while done < end:
         chain = mcmc.step(chain, rng)
@@ -112,7 +131,27 @@ def advance(walk: Walk, leaves: Leaves, hyper: Hyper, plan: Plan, units: int) ->
     return walk._replace(done=done, chain=Columns(pool.parent.copy(), pool.child.copy(), pool.rest.copy()))
 
 
-def finish_walk(leaves: Leaves, hyper: Hyper, seed: int, plan: Plan) -> Walk:
+def _sample_bits(walk: Walk, start: Columns, sites: Leaves, hyper: Hyper, plan: Plan, sweeps: int, bits: Bits) -> Walk:
+    """More sweeps of the sampler of binary rows from the tree `start`; sigma2 and the start of paths stay as learned."""
+    known = {} if walk.chain is None else {"numbers": walk.numbers, "latent": walk.latent}
+    chain = probit_mcmc.init(start, bits.signs, hyper, bits.start, walk.rng, **known)
+    n = bits.signs.shape[0]
+    done = walk.done
+    for _ in range(sweeps):
+        probit_mcmc.step(chain, walk.rng)
+        done += 1
+        k = done - plan.length + plan.draws - 1
+        if k >= 0:
+            drawn = probit_mcmc.tree_of(chain)
+            walk.draws.parent[k], walk.draws.child[k], walk.draws.rest[k] = drawn
+            walk.drawn_latent[k] = chain.pool.mean[:n]
+            walk.log_joint[k] = probit_mcmc.log_joint(drawn, bits.signs, hyper, bits.start, sites)
+    pool = chain.pool
+    now = Columns(pool.parent.copy(), pool.child.copy(), pool.rest.copy())
+    return walk._replace(done=done, chain=now, latent=pool.mean[:n].copy(), numbers=chain.numbers)
+
+
+def finish_walk(leaves: Leaves, hyper: Hyper, seed: int, plan: Plan, bits: Bits | None = None) -> Walk:
     """A whole walk in one go.
 
     >>> from dtree.diffusion.belief import leaves_from_data
@@ -121,7 +160,7 @@ def finish_walk(leaves: Leaves, hyper: Hyper, seed: int, plan: Plan) -> Walk:
     >>> walk.done, walk.draws.rest.shape
     (7, (1, 7))
     """
-    return advance(start_walk(leaves, hyper, seed, plan), leaves, hyper, plan, plan.length)
+    return advance(start_walk(leaves, hyper, seed, plan, bits), leaves, hyper, plan, plan.length, bits)
 
 
 def drawn_trees(walk: Walk) -> list[Columns]:
@@ -134,7 +173,7 @@ def arrays_of_walk(walk: Walk) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays = {f"pool.{name}": values for name, values in walk.state.pool._asdict().items()}
     arrays |= {f"best.{name}": values for name, values in walk.state.best._asdict().items()}
     arrays |= {f"draws.{name}": values for name, values in walk.draws._asdict().items()}
-    arrays["log_joint"] = walk.log_joint
+    arrays |= {name: getattr(walk, name) for name in ("log_joint", "latent", "numbers", "drawn_latent")}
     if walk.chain is not None:
         arrays |= {f"chain.{name}": values for name, values in walk.chain._asdict().items()}
     return arrays, {"done": walk.done, "generator": json.dumps(walk.rng.bit_generator.state)}
@@ -151,4 +190,5 @@ def walk_from_arrays(arrays: Mapping[str, np.ndarray], attributes: Mapping[str, 
     chain = Columns(*part("chain", Columns._fields)) if "chain.rest" in arrays else None
     state = SearchState(Pool(*part("pool", Pool._fields)), BestTrees(*part("best", BestTrees._fields)))
     draws = Columns(*part("draws", Columns._fields))
-    return Walk(int(attributes["done"]), state, chain, draws, np.array(arrays["log_joint"]), rng)
+    others = {name: np.array(arrays[name]) for name in ("log_joint", "latent", "numbers", "drawn_latent")}
+    return Walk(int(attributes["done"]), state, chain, draws, rng=rng, **others)

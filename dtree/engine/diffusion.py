@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -45,9 +44,8 @@ from dtree.engine.diffusion_folder import (
 )
 from dtree.engine.execute import executor
 from dtree.engine.folder import RunFolder, write_in_place
-from dtree.engine.runs import create_labels, create_rows
+from dtree.engine.predict import predict_into
 from dtree.engine.tasks import with_room
-from dtree.kmeans.fit import chunk_bounds
 
 PREDICT_ROWS = 5_000  # rows of one task: a row meets every branch of every averaged tree
 LARGEST_READ = 4_000_000_000  # bytes of rows that one worker reads at once
@@ -91,8 +89,7 @@ def fit_diffusion(
     workers must see `out` (and the data's path) under the same name. `row_names` and `feature_names` are kept for whoever draws the tree, `labels_column` for
     whoever predicts, `data_name` for whoever asks where the rows came from. If anything fails, `resume(out)` carries on.
 
-    >>> import tempfile
-    >>> rows = np.array([[-2.0], [2.0], [-2.1], [2.1], [-1.9]])
+    >>>     >>> rows = np.array([[-2.0], [2.0], [-2.1], [2.1], [-1.9]])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = fit_diffusion(rows, folder + "/run", n_permutations=1, search_steps=5)
     ...     open_run(folder + "/run").labels_
@@ -153,34 +150,29 @@ def resume(
 
 
 def predict_diffusion(
-    run: str | os.PathLike[str], data: Any, out: str | os.PathLike[str], client: Client | None = None
+    run: str | os.PathLike[str],
+    data: Any,
+    out: str | os.PathLike[str],
+    client: Client | None = None,
+    *,
+    leave_out: Sequence[str] = (),
+    overwrite: bool = False,
 ) -> int:
-    """Write `labels` (int32) and `log_density` (float64) of every row of `data` into a new zarr group `out`.
+    """Write `labels` (int32) and `log_density` (float64) of every row of `data` into a zarr group `out`.
 
-    Labels are the clusters at the run's cut of its best tree; workers write their own chunks. Returns the number of
-    rows.
+    Labels are the clusters at the run's cut of its best tree; workers write their own chunks. Earlier predictions at `out` are
+    replaced only with `overwrite`, and only when the new ones are complete. Returns the number of rows.
     """
-    opened = RunFolder(run)
-    model = open_run(run)
-    target = Path(out).resolve()
-    if target.exists():
-        raise ValueError(f"{target} exists already: choose another place for the labels")
-    with tempfile.TemporaryDirectory(dir=opened.path, prefix=".predicting-") as staging:
-        source = open_dataset(data, staging, client)
-        n, d = source.shape
-        if d != model.n_features_in_:
-            raise ValueError(f"the rows have {d} columns but the run was fitted on {model.n_features_in_}")
-        rows = min(n, PREDICT_ROWS)
-        zarr.create_group(str(target), zarr_format=3)
-        create_labels(target / "labels", n, rows)
-        create_rows(target / "log_density", n, rows, np.dtype(np.float64), np.nan)
-        path = str(opened.path.resolve())
-        pieces = [(path, opened.run_id, source, bounds, str(target)) for bounds in chunk_bounds(n, rows)]
-        try:
-            return sum(executor(client).run(predict_task, pieces))
-        except Exception:
-            shutil.rmtree(target, ignore_errors=True)
-            raise
+    return predict_into(
+        RunFolder(run),
+        data,
+        out,
+        client,
+        predict_task,
+        leave_out=leave_out,
+        most_rows=PREDICT_ROWS,
+        overwrite=overwrite,
+    )
 
 
 # What workers do -----------------------------------------------------------------------------------------------------
@@ -209,9 +201,9 @@ def walk_task(path: str, run_id: str, number: int) -> tuple[int, float]:
     walk = read_walk(run, number)
     before = -1 if walk is None else walk.done
     if walk is None:
-        walk = start_walk(leaves, hyper, model_of(run).seeds()[1 + number], plan)
+        walk = start_walk(leaves, hyper, model_of(run).seeds()[1 + number], plan, prepared.bits)
     while walk.done < plan.length:
-        walk = advance(walk, leaves, hyper, plan, 1)
+        walk = advance(walk, leaves, hyper, plan, 1, prepared.bits)
         if time.monotonic() > until:
             break
     if walk.done > before:

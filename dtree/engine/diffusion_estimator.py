@@ -41,7 +41,8 @@ class DiffusionTree(SharesClient, DensityMixin, BaseEstimator):
         How the evidence of a tree is computed, or `"mcmc"` to sample trees. The structure search is the same for the
         first three.
     likelihood : {"gaussian", "probit"}
-        Real-valued rows (NaN = missing), or binary rows (0/1 or -1/+1, NaN = missing); probit goes with "laplace".
+        Real-valued rows (NaN = missing), or binary rows (0/1 or -1/+1, NaN = missing); probit goes with "laplace"
+        and "mcmc", which then samples the latent value of every bit too.
     n_permutations : int
         Independent searches (with "mcmc": chains), each building the tree in another random order.
     init : {"sequential", "bhc"}
@@ -187,7 +188,7 @@ class DiffusionTree(SharesClient, DensityMixin, BaseEstimator):
         prepared = prepare(rows, settings, first)
         settings.check_cut(prepared.leaves.mean.shape[0])
         plan = plan_of(settings, prepared.leaves.mean.shape[0])
-        tasks = [(prepared.leaves, prepared.hyper, seed, plan) for seed in others]
+        tasks = [(prepared.leaves, prepared.hyper, seed, plan, prepared.bits) for seed in others]
         if self.client is None:
             return self.assemble(prepared, [finish_walk(*task) for task in tasks])
         from dtree.engine.execute import executor  # dask is loaded only when it is asked for

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import dtree
 
 PAGES = ("dtree", "dtree.guide", "dtree.datasets", "dtree.engine.cluster")
+
+
+def entries_as_list(docstring: str) -> str:
+    """Markdown of a docstring: entries `name : meaning` under an underlined heading become a list."""
+    lines: list[str] = []
+    in_section = False
+    for line in docstring.splitlines():
+        if re.fullmatch(r"-{3,}", line) and lines and lines[-1].istitle():
+            lines[-1:] = [f"**{lines[-1]}**", ""]
+            in_section = True
+            continue
+        in_section = in_section and bool(line.strip())
+        name, colon, meaning = line.partition(" : ")
+        if in_section and colon and not line.startswith(" "):
+            line = f"- **{name}**: {meaning}"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def build(out: Path) -> None:
@@ -17,6 +35,7 @@ def build(out: Path) -> None:
     for name in dtree.__all__:
         vars(dtree).setdefault(name, getattr(dtree, name))  # pdoc looks for names that are there already
     pdoc.render.configure(show_source=False)
+    pdoc.render.env.filters["to_markdown"] = entries_as_list
     pdoc.pdoc(*PAGES, output_directory=out)
 
 

@@ -11,6 +11,8 @@
 
 **Start with `BHC`.** It is greedy and exact in its scores: every pair of nodes is compared. Its tree says more than a
 partition does, and `log_evidence_bound_` compares models. Time grows with the square of the rows: thousands take seconds, 50,000 about a minute and a half.
+Where clusters overlap much, a greedy tree can be caught: on 600 abalones the bound of `BayesKMeansBHC`, whose rows move until nothing
+gains, is 75 nats higher. Both bound the same evidence, so the higher one is the better tree.
 
 **Large data.** `BayesKMeansBHC` reduces the rows to clusters (its leaves) in passes over the file, then builds the same exact
 tree over them. Time grows with rows times clusters, memory with clusters only. Chains can run over such leaves too: `dtree sample run.zarr` takes

@@ -25,7 +25,7 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import log_phi_h
 from dtree.core.tree import log_add
-from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.core.verbs import log_kappa, log_marginal_joined, log_marginal_pair
 
 NONE = -1
 _LOG_2 = math.log(2.0)
@@ -180,11 +180,20 @@ def close_tree(pool, node):
 
 
 @kernel
+def log_marginal_of_node(model, pool, node):
+    """log p(X) of the rows below a node as one cluster."""
+    return pool.log_phi_h[node] - log_kappa(model.prior, pool.statistics[node, 0] * model.per_count)
+
+
+@kernel
 def log_d_to(model, pool, node, other):
     """log dissimilarity of two nodes: log phi_t + log phi_t - log phi_h(union)."""
-    for s in range(pool.merged.shape[0]):
-        pool.merged[s] = pool.statistics[node, s] + pool.statistics[other, s]
-    return pool.log_phi_t[node] + pool.log_phi_t[other] - log_phi_h(model, pool.merged)
+    large, small = (node, other) if pool.leaves[node] >= pool.leaves[other] else (other, node)
+    a, b = pool.statistics[large], pool.statistics[small]
+    log_large = log_marginal_of_node(model, pool, large)
+    together = log_kappa(model.prior, (a[0] + b[0]) * model.per_count)
+    together += log_marginal_pair(model.family, a, log_large, b, pool.merged)
+    return pool.log_phi_t[node] + pool.log_phi_t[other] - together
 
 
 @kernel
@@ -192,7 +201,9 @@ def log_d_to_roots(model, pool, node):
     """pool.scores[slot] = log d(node, root) for every root; returns the slot of the smallest, or NONE."""
     roots = pool.meta[ROOTS]
     row = pool.statistics[node]
-    log_marginal_merged(model.family, pool.root_statistics, row, 0, roots, pool.scores)
+    for slot in range(roots):
+        pool.scores[slot] = log_marginal_of_node(model, pool, pool.root[slot])
+    log_marginal_joined(model.family, pool.root_statistics, pool.scores, row, 0, roots, pool.scores)
     best = NONE
     for slot in range(roots):
         count = (row[0] + pool.root_statistics[0, slot]) * model.per_count

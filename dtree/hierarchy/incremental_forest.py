@@ -13,7 +13,7 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel, Model
 from dtree.core.tree import Tree, log_add, sum_over_partitions
-from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.core.verbs import log_kappa, log_marginal, log_marginal_joined
 from dtree.hierarchy.incremental import LEAVES, NONE, ROOTS, WAITING, Pool, empty_pool, grown_pool
 from dtree.hierarchy.incremental_insert import insert_atoms
 
@@ -22,14 +22,14 @@ MAX_CUTS = 32  # how often inserting one atom may cut a tree
 
 
 @kernel
-def _row_of_d(model, columns, log_phi_t, alive, a, count, log_phi_h, log_d):
-    """log_d[b], log_phi_h[b] of slot a with every live slot b."""
+def _row_of_d(model, columns, log_own, log_phi_t, alive, a, start, stop, log_joined, log_d):
+    """log_joined[b] = log marginal of slot a with slot b, and log_d[b], for every live slot start <= b < stop."""
     row = columns[:, a].copy()
-    log_marginal_merged(model.family, columns, row, 0, count, log_phi_h)
-    for b in range(count):
+    log_marginal_joined(model.family, columns, log_own, row, start, stop, log_joined)
+    for b in range(start, stop):
         if alive[b] and b != a:
-            log_phi_h[b] += log_kappa(model.prior, (row[0] + columns[0, b]) * model.per_count)
-            log_d[b] = log_phi_t[a] + log_phi_t[b] - log_phi_h[b]
+            together = log_joined[b] + log_kappa(model.prior, (row[0] + columns[0, b]) * model.per_count)
+            log_d[b] = log_phi_t[a] + log_phi_t[b] - together
         else:
             log_d[b] = np.inf
 
@@ -39,8 +39,8 @@ def join_roots(model, columns, log_phi_t):
     """Join k trees into one, the pair with the smallest d first.
 
     columns (s, k) and log_phi_t (k,) are overwritten. Returns merges (k-1, 2) of trees numbered 0..k-1 and then k.. in
-    merge order, and log phi_h (k-1,) of the joints. Every slot remembers its nearest other slot, so a merge costs one
-    row of scores and a row more for each slot that has lost its nearest.
+    merge order, and log phi_h (k-1,) of the joints. All k^2 distances are kept, since one may cost thousands of lookups (words): a merge
+    scores one row, and a slot that has lost its nearest looks the next one up.
     """
     k = log_phi_t.shape[0]
     merges = np.empty((k - 1, 2), dtype=np.int64)
@@ -49,43 +49,49 @@ def join_roots(model, columns, log_phi_t):
     alive = np.ones(k, dtype=np.bool_)
     nearest = np.full(k, NONE, dtype=np.int64)
     nearest_log_d = np.full(k, np.inf)
-    log_phi_h = np.empty(k)
-    log_d = np.empty(k)
+    log_own = np.empty(k)
+    log_joined = np.empty(k)
+    log_d = np.full((k, k), np.inf)
     for a in range(k):
-        _row_of_d(model, columns, log_phi_t, alive, a, k, log_phi_h, log_d)
-        nearest[a] = np.argmin(log_d)
-        nearest_log_d[a] = log_d[nearest[a]]
+        log_own[a] = log_marginal(model.family, columns[:, a].copy())
+    for a in range(k):
+        _row_of_d(model, columns, log_own, log_phi_t, alive, a, a + 1, k, log_joined, log_d[a])
+        for b in range(a + 1, k):
+            log_d[b, a] = log_d[a, b]
+        nearest[a] = np.argmin(log_d[a])
+        nearest_log_d[a] = log_d[a, nearest[a]]
     for step in range(k - 1):
         a = int(np.argmin(nearest_log_d))
         b = int(nearest[a])
         if b < a:
             a, b = b, a
-        _row_of_d(model, columns, log_phi_t, alive, a, k, log_phi_h, log_d)
-        joint_log_phi_h[step] = log_phi_h[b]
+        _row_of_d(model, columns, log_own, log_phi_t, alive, a, b, b + 1, log_joined, log_d[a])
+        log_own[a] = log_joined[b]
+        joint_log_phi_h[step] = log_phi_t[a] + log_phi_t[b] - log_d[a, b]
         merges[step, 0] = min(number[a], number[b])
         merges[step, 1] = max(number[a], number[b])
         number[a] = k + step
-        log_phi_t[a] = log_add(log_phi_h[b], log_phi_t[a] + log_phi_t[b])
+        log_phi_t[a] = log_add(joint_log_phi_h[step], log_phi_t[a] + log_phi_t[b])
         for s in range(columns.shape[0]):
             columns[s, a] += columns[s, b]
         alive[b] = False
         nearest_log_d[b] = np.inf
         if step == k - 2:
             break
-        _row_of_d(model, columns, log_phi_t, alive, a, k, log_phi_h, log_d)
-        nearest[a] = np.argmin(log_d)
-        nearest_log_d[a] = log_d[nearest[a]]
-        new_log_d = log_d.copy()
+        _row_of_d(model, columns, log_own, log_phi_t, alive, a, 0, k, log_joined, log_d[a])
+        nearest[a] = np.argmin(log_d[a])
+        nearest_log_d[a] = log_d[a, nearest[a]]
         for c in range(k):
             if not alive[c] or c == a:
                 continue
-            if nearest[c] == a or nearest[c] == b:
-                _row_of_d(model, columns, log_phi_t, alive, c, k, log_phi_h, log_d)
-                nearest[c] = np.argmin(log_d)
-                nearest_log_d[c] = log_d[nearest[c]]
-            elif new_log_d[c] < nearest_log_d[c]:
+            log_d[c, a] = log_d[a, c]
+            log_d[c, b] = np.inf
+            if log_d[c, a] < nearest_log_d[c]:
                 nearest[c] = a
-                nearest_log_d[c] = new_log_d[c]
+                nearest_log_d[c] = log_d[c, a]
+            elif nearest[c] == a or nearest[c] == b:
+                nearest[c] = np.argmin(log_d[c])
+                nearest_log_d[c] = log_d[c, nearest[c]]
     return merges, joint_log_phi_h
 
 

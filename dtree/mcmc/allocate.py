@@ -15,6 +15,7 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import log_phi_h
 from dtree.core.tree import log_add
+from dtree.core.verbs import log_kappa, log_marginal_pair
 
 OPEN_FLOOR = 1e-3
 _LOG_OPEN_FLOOR = math.log(OPEN_FLOOR)
@@ -47,11 +48,12 @@ def _first_at_or_after(places, size, place):
 
 
 @kernel
-def _log_union(model, row, side, block):
-    """log phi_h of the rows `side` and `block` of scratch together."""
-    for s in range(row.shape[1]):
-        row[_UNION, s] = row[side, s] + row[block, s]
-    return log_phi_h(model, row[_UNION])
+def _log_union(model, row, side, log_side, block):
+    """log phi_h of the rows `side` and `block` of scratch together; log_side is that of the side."""
+    alone, together = row[side, 0] * model.per_count, (row[side, 0] + row[block, 0]) * model.per_count
+    log_marginal_side = log_side - log_kappa(model.prior, alone)
+    log_marginal = log_marginal_pair(model.family, row[side], log_marginal_side, row[block], row[_UNION])
+    return log_kappa(model.prior, together) + log_marginal
 
 
 @kernel
@@ -138,17 +140,20 @@ def _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_
         node, low, high = stack[height, 0], stack[height, 1], stack[height, 2]
         forbidden, has_sibling = stack[height, 3], stack[height, 4]
         _sum_range(row, prefix, low, high, _BLOCK)
-        whole_0 = _log_union(model, row, _SIDE, _BLOCK) - log_sides[0]
-        whole_1 = _log_union(model, row, _SIDE + 1, _BLOCK) - log_sides[1]
+        log_0, log_1 = log_sides[0], log_sides[1]
+        whole_0 = _log_union(model, row, _SIDE, log_0, _BLOCK) - log_0
+        whole_1 = _log_union(model, row, _SIDE + 1, log_1, _BLOCK) - log_1
         opened = -np.inf
         middle = low
         if high - low > 1:
             node, middle = _split_of(guide, places, size, node, low, high)
             _sum_range(row, prefix, low, middle, _FIRST)
             _sum_range(row, prefix, middle, high, _FIRST + 1)
-            straight = _log_union(model, row, _SIDE, _FIRST) + _log_union(model, row, _SIDE + 1, _FIRST + 1)
-            crossed = _log_union(model, row, _SIDE, _FIRST + 1) + _log_union(model, row, _SIDE + 1, _FIRST)
-            opened = log_add(straight, crossed) - log_sides[0] - log_sides[1]
+            straight = _log_union(model, row, _SIDE, log_0, _FIRST)
+            straight += _log_union(model, row, _SIDE + 1, log_1, _FIRST + 1)
+            crossed = _log_union(model, row, _SIDE, log_0, _FIRST + 1)
+            crossed += _log_union(model, row, _SIDE + 1, log_1, _FIRST)
+            opened = log_add(straight, crossed) - log_0 - log_1
             opened = max(opened, _LOG_OPEN_FLOOR + max(whole_0, whole_1))
         weight_0 = -np.inf if forbidden == 0 else whole_0
         weight_1 = -np.inf if forbidden == 1 else whole_1
@@ -174,7 +179,7 @@ def _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_
             side[position] = choice
         for s in range(row.shape[1]):
             row[_SIDE + choice, s] += row[_BLOCK, s]
-        log_sides[choice] = log_phi_h(model, row[_SIDE + choice])
+        log_sides[choice] += whole_0 if choice == 0 else whole_1
         if has_sibling == 1:
             stack[height - 1, 3] = choice
     return log_q

@@ -21,7 +21,7 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import log_phi_h
 from dtree.core.tree import log_add
-from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.core.verbs import log_kappa
 from dtree.mcmc.clusters import (
     BIRTHS_AND_DEATHS,
     clear_slot,
@@ -33,7 +33,7 @@ from dtree.mcmc.clusters import (
     true_count,
 )
 from dtree.mcmc.guide import draw_weighted
-from dtree.mcmc.scores import refresh_slot
+from dtree.mcmc.scores import block_gains, refresh_slot
 
 LARGEST_ODDS = 0.02  # so that a few nodes about which the reference partition is wrong do not take all proposals
 LEAST_ODDS = 1e-4
@@ -116,14 +116,14 @@ def _log_joining(work, block, k, skip):
     """scores[c] = log phi_h(c u B) - log phi_h(c) for c < k, -inf for `skip`; returns the log of their summed exponentials."""
     clusters, prior = work.clusters, work.model.prior
     weight = block[0] * work.model.per_count
-    log_marginal_merged(work.model.family, clusters.columns, block, 0, k, clusters.scores)
+    block_gains(work.cache, work.model.family, clusters, block, k, clusters.scores)
     total = -np.inf
     for c in range(k):
         if c == skip:
             clusters.scores[c] = -np.inf
         else:
             count = true_count(work, c)
-            clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count) - clusters.log_marginal[c]
+            clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count)
             total = log_add(total, clusters.scores[c])
     return total
 

@@ -15,7 +15,7 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel
 from dtree.core.verbs import log_kappa
-from dtree.mcmc.scores import join_gains, leave_gain, make_cache, refresh_slot, shift_atom
+from dtree.mcmc.scores import join_gains, leave_gain, make_cache, put_atom, refresh_slot, refresh_slots, shift_atom
 
 NEGLIGIBLE = 45.0  # a weight exp(-45) of the largest is below the rounding of their sum
 SPLITS_AND_MERGES, BIRTHS_AND_DEATHS, GROWTH_AND_LOSS = 0, 1, 2  # rows of Acceptance.tally
@@ -82,26 +82,24 @@ def note_proposal(acceptance, kind, log_ratio, accepted):
 def load_partition(work, labels):
     """Rebuild all clusters from canonical labels (m,)."""
     clusters = work.clusters
-    k = 0
+    k = labels.max() + 1
     for slot in range(clusters.n_atoms.shape[0]):
         clusters.n_atoms[slot] = 0
-        for s in range(clusters.columns.shape[0]):
+    for s in range(clusters.columns.shape[0]):
+        for slot in range(k):
             clusters.columns[s, slot] = 0.0
     for i in range(labels.shape[0]):
         work.labels[i] = labels[i]
-        k = max(k, labels[i] + 1)
         clusters.n_atoms[labels[i]] += 1
         shift_atom(work.cache, clusters, work.atoms, i, labels[i], 1.0)
     clusters.open[0] = k
-    for slot in range(k):
-        refresh_slot(work.cache, work.model.family, clusters, slot)
+    refresh_slots(work.cache, work.model.family, clusters, 0, k)
 
 
 @kernel
 def refresh_all(work):
     """Recompute what is cached about every cluster."""
-    for slot in range(work.clusters.open[0]):
-        refresh_slot(work.cache, work.model.family, work.clusters, slot)
+    refresh_slots(work.cache, work.model.family, work.clusters, 0, work.clusters.open[0])
 
 
 @kernel
@@ -152,6 +150,7 @@ def clear_slot(work, k):
     for s in range(columns.shape[0]):  # a loop: assigning slices takes numba seconds to compile
         columns[s, k] = 0.0
     work.clusters.n_atoms[k] = 0
+    work.clusters.log_marginal[k] = 0.0
 
 
 @kernel
@@ -204,16 +203,14 @@ def move_atom(work, i, target):
     if target == clusters.open[0]:
         clear_slot(work, target)
         clusters.open[0] += 1
-    shift_atom(work.cache, clusters, work.atoms, i, target, 1.0)
+    put_atom(work.cache, family, clusters, work.atoms, i, target, 1.0)
     clusters.n_atoms[target] += 1
-    refresh_slot(work.cache, family, clusters, target)
     work.labels[i] = target
     clusters.n_atoms[own] -= 1
     if clusters.n_atoms[own] == 0:
         close_slot(work, own)
     else:
-        shift_atom(work.cache, clusters, work.atoms, i, own, -1.0)
-        refresh_slot(work.cache, family, clusters, own)
+        put_atom(work.cache, family, clusters, work.atoms, i, own, -1.0)
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.tree import log_add
-from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.core.verbs import log_kappa, log_marginal_joined
 from dtree.hierarchy.incremental import (
     LEAVES,
     NONE,
@@ -18,6 +18,7 @@ from dtree.hierarchy.incremental import (
     give_back,
     log_d_to,
     log_d_to_roots,
+    log_marginal_of_node,
     open_tree,
     put_on_top,
     refresh,
@@ -26,8 +27,6 @@ from dtree.hierarchy.incremental import (
     write_root,
 )
 from dtree.mcmc.clusters import SPLITS_AND_MERGES, draw_index, note_proposal
-
-_LARGEST_LOG_D = 300.0
 
 
 @kernel
@@ -49,18 +48,18 @@ def _nodes_below(pool, root):
 
 @kernel
 def _sample_weights(pool, nodes, with_leaves):
-    """d + max d of each node (0 for a leaf that may not be drawn)."""
-    weights = np.zeros(nodes.shape[0])
-    largest = 0.0
+    """d + max d of each node in units of max d, which may lie beyond the range of doubles (0 for a leaf that may not be drawn)."""
+    log_d = np.full(nodes.shape[0], -np.inf)
+    largest = -np.inf
     for k in range(nodes.shape[0]):
         node = nodes[k]
         if pool.left[node] != NONE:
-            log_d = pool.log_phi_t[pool.left[node]] + pool.log_phi_t[pool.right[node]] - pool.log_phi_h[node]
-            weights[k] = math.exp(min(log_d, _LARGEST_LOG_D))
-            largest = max(largest, weights[k])
+            log_d[k] = pool.log_phi_t[pool.left[node]] + pool.log_phi_t[pool.right[node]] - pool.log_phi_h[node]
+            largest = max(largest, log_d[k])
+    weights = np.zeros(nodes.shape[0])
     for k in range(nodes.shape[0]):
         if pool.left[nodes[k]] != NONE or with_leaves:
-            weights[k] += largest
+            weights[k] = math.exp(log_d[k] - largest) + 1.0
     return weights
 
 
@@ -354,7 +353,9 @@ def local_moves(model, pool, depth, rng):
         roots = pool.meta[ROOTS]
         row = pool.statistics[leaf]
         scores = np.empty(roots + 1)
-        log_marginal_merged(model.family, pool.root_statistics, row, 0, roots, scores)
+        for slot in range(roots):
+            scores[slot] = log_marginal_of_node(model, pool, pool.root[slot])
+        log_marginal_joined(model.family, pool.root_statistics, scores, row, 0, roots, scores)
         for slot in range(roots):
             count = (row[0] + pool.root_statistics[0, slot]) * model.per_count
             scores[slot] += log_kappa(model.prior, count) - pool.log_phi_h[pool.root[slot]]

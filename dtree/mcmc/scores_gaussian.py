@@ -21,7 +21,7 @@ from dtree.core.families.gaussian_kernels import CompiledGaussian
 from dtree.core.families.gaussian_kernels import _count_term as count_term
 from dtree.core.jit import DOT_PRODUCT_MATH, kernel
 from dtree.core.verbs import log_marginal, log_marginal_merged
-from dtree.mcmc.scores import caches, join_gains, leave_gain, refresh_slot, shift_atom, speaks
+from dtree.mcmc.scores import caches, join_gains, leave_gain, refresh_slots, speaks
 
 _SMALLEST_REMAINDER = 1e-4  # below this share of the determinant a removal is computed afresh
 
@@ -73,14 +73,13 @@ def gaussian_cache(family: CompiledGaussian, atoms: np.ndarray, capacity: int) -
     )
 
 
-@speaks(shift_atom, GaussianCache)
+@speaks(refresh_slots, GaussianCache)
 @kernel
-def _shift(cache, clusters, atoms, i, k, sign):
-    for s in range(atoms.shape[1]):
-        clusters.columns[s, k] += sign * atoms[i, s]
+def _refresh_slots(cache, family, clusters, start, stop):
+    for k in range(start, stop):
+        _refresh(cache, family, clusters, k)
 
 
-@speaks(refresh_slot, GaussianCache)
 @kernel
 def _refresh(cache, family, clusters, k):
     d = family.pull.shape[0]

@@ -25,10 +25,12 @@ from dtree.mcmc.gibbs import State, init
 from dtree.mcmc.hyperparameters import log_gamma_variate, log_one_plus_exp
 from dtree.mcmc.natural import draw_natural
 from dtree.mcmc.problem import Problem
+from dtree.mcmc.scores import log_likelihood
 
 __all__ = ["State", "init", "step"]
 
 _MOST_JUMPS = 50_000  # expected number above the lowest slice
+_MOST_PARAMETERS = 25_000_000  # of all jumps together: 200 MB
 _LEAST_LOG = -600.0
 
 
@@ -77,7 +79,7 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
     lowest = log_slice.min()
     front = math.exp(log_front + sigma * log_rate)
     expected = front * (1.0 - lowest if sigma == 0.0 else 1.0 + math.expm1(min(-sigma * lowest, 700.0)) / sigma)
-    if lowest < _LEAST_LOG or expected > _MOST_JUMPS:
+    if lowest < _LEAST_LOG or expected > min(_MOST_JUMPS, _MOST_PARAMETERS / s):
         return False
     log_new = draw_jumps(lowest, log_front + sigma * log_rate, sigma, rng)
     total = k + log_new.shape[0]
@@ -105,10 +107,7 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
                 if j >= k:
                     break
                 continue
-            dot = 0.0
-            for column in range(s):
-                dot += natural[j, column] * atoms[i, column]
-            scores[size] = more * log_jump[j] + dot
+            scores[size] = more * log_jump[j] + log_likelihood(work.cache, atoms, i, natural[j])
             candidates[size] = j
             size += 1
         chosen[i] = candidates[draw_index(scores, size, rng)]

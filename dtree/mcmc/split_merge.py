@@ -27,7 +27,7 @@ from dtree.mcmc.clusters import (
 )
 from dtree.mcmc.gibbs import State, init
 from dtree.mcmc.problem import Problem
-from dtree.mcmc.scores import join_gains, leave_gain, refresh_slot, shift_atom
+from dtree.mcmc.scores import join_gains, leave_gain, put_atom, refresh_slot, refresh_slots, shift_atom
 
 __all__ = ["State", "init", "step", "subset_step"]
 
@@ -36,9 +36,9 @@ MOVES_PER_SWEEP = 1
 
 
 @kernel
-def _put(work, i, k, sign):
-    shift_atom(work.cache, work.clusters, work.atoms, i, k, sign)
-    work.clusters.n_atoms[k] += 1 if sign > 0 else -1
+def _shift_to(work, i, k):
+    shift_atom(work.cache, work.clusters, work.atoms, i, k, 1.0)
+    work.clusters.n_atoms[k] += 1
 
 
 @kernel
@@ -75,10 +75,10 @@ def _scan(work, members, size, side, first, target, forced, rng):
             cross = math.log(rng.random()) < _log_sigmoid(log_odds)
         log_q += _log_sigmoid(log_odds if cross else -log_odds)
         if cross:
-            _put(work, i, first + here, -1.0)
-            _put(work, i, first + 1 - here, 1.0)
-            refresh_slot(work.cache, work.model.family, work.clusters, first)
-            refresh_slot(work.cache, work.model.family, work.clusters, first + 1)
+            put_atom(work.cache, work.model.family, work.clusters, work.atoms, i, first + here, -1.0)
+            put_atom(work.cache, work.model.family, work.clusters, work.atoms, i, first + 1 - here, 1.0)
+            work.clusters.n_atoms[first + here] -= 1
+            work.clusters.n_atoms[first + 1 - here] += 1
             side[position] = 1 - here
     return log_q
 
@@ -89,13 +89,12 @@ def _launch(work, i, j, members, size, side, scans, rng):
     first = work.clusters.open[0]
     clear_slot(work, first)
     clear_slot(work, first + 1)
-    _put(work, i, first, 1.0)
-    _put(work, j, first + 1, 1.0)
+    _shift_to(work, i, first)
+    _shift_to(work, j, first + 1)
     for position in range(size):
         side[position] = 1 if rng.random() < 0.5 else 0
-        _put(work, members[position], first + side[position], 1.0)
-    refresh_slot(work.cache, work.model.family, work.clusters, first)
-    refresh_slot(work.cache, work.model.family, work.clusters, first + 1)
+        _shift_to(work, members[position], first + side[position])
+    refresh_slots(work.cache, work.model.family, work.clusters, first, first + 2)
     for _ in range(scans):
         _scan(work, members, size, side, first, side, False, rng)
 

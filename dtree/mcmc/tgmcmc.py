@@ -22,7 +22,7 @@ import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.model import Model, log_phi_h
-from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.core.verbs import log_kappa
 from dtree.hierarchy.incremental_forest import incremental_tree
 from dtree.mcmc.allocate import allocate, gather_members
 from dtree.mcmc.births import birth_odds, births_and_deaths
@@ -41,7 +41,7 @@ from dtree.mcmc.clusters import (
 from dtree.mcmc.guide import Guide, draw_leaf, draw_weighted, make_guide, uncertainty_weights
 from dtree.mcmc.plan import YOUNG, Plan, plan_at
 from dtree.mcmc.problem import Problem
-from dtree.mcmc.scores import refresh_slot
+from dtree.mcmc.scores import block_gains, refresh_slot
 from dtree.mcmc.small_clusters import Blocks, blocks_of, growths_and_losses, restlessness
 
 POLISHING_ROUNDS = 2
@@ -207,14 +207,13 @@ def score_subtree(work, guide, g, i):
             for s in range(block.shape[0]):
                 block[s] += work.atoms[atom, s]
     weight = block[0] * work.model.per_count
-    log_marginal_merged(work.model.family, clusters.columns, block, 0, k, clusters.scores)
+    block_gains(work.cache, work.model.family, clusters, block, k, clusters.scores)
     for slot in range(k):
         if touched[slot]:
             clusters.scores[slot] = -np.inf
         else:
             count = true_count(work, slot)
             clusters.scores[slot] += log_kappa(prior, count + weight) - log_kappa(prior, count)
-            clusters.scores[slot] -= clusters.log_marginal[slot]
     clusters.scores[k] = log_phi_h(work.model, block)
     if size < clusters.n_atoms[own]:
         rest = work.row[1]

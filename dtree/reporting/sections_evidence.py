@@ -114,7 +114,8 @@ def chains_section(subject: Subject) -> Section | None:
     rows = [[str(name), *(_cell(value) for value in values)] for name, values in zip(summary.index, summary.to_numpy())]
     parts = [
         Markup('<p class="hint">{}</p>').format(
-            "R-hat near 1 (below 1.01) and effective sample sizes in the hundreds say that the chains agree."
+            "R-hat near 1 (below 1.01) and effective sample sizes (ess) in the hundreds say that the chains agree. "
+            "89% of the draws lie between eti89_lb and eti89_ub; mcse is the error that is left because draws are finite."
         ),
         table(["quantity", *columns], rows, "Summary of the draws", range(1, len(columns) + 1)),
     ]

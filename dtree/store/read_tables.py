@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,10 @@ def _row_name_column(frame: Any, text: list[bool]) -> int | None:
 
 
 def _mostly_numbers(column: Any) -> bool:
-    """Whether a text column is a numeric one spoiled by a few words."""
+    """Whether a text column is a numeric one spoiled by a few words or by decimal commas."""
     import pandas
 
-    return bool(pandas.to_numeric(column, errors="coerce").notna().mean() > 0.5)
+    return bool(pandas.to_numeric(column.astype(str).str.replace(",", "."), errors="coerce").notna().mean() > 0.5)
 
 
 def _text_column_sentence(path: Path, column: Any, name: str, first_line: int) -> str:
@@ -141,9 +142,11 @@ def _text_column_sentence(path: Path, column: Any, name: str, first_line: int) -
     numbers = pandas.to_numeric(column, errors="coerce")
     bad = int(np.flatnonzero((numbers.isna() & column.notna()).to_numpy())[0]) if numbers.isna().any() else 0
     place = f"line {bad + first_line}" if first_line else f"row {bad}"
+    value = str(column.iloc[bad])[:40]
+    advice = ", with a point instead of a comma" if re.fullmatch(r"\s*[-+]?\d*,\d+\s*", value) else ""
     return (
-        f"{path}: the column '{name}' holds text ('{str(column.iloc[bad])[:40]}' in {place}); "
-        f"turn it into numbers, or leave it out (on the command line: --labels-column '{name}')"
+        f"{path}: the column '{name}' holds text ('{value}' in {place}); "
+        f"turn it into numbers{advice}, or leave it out (on the command line: --labels-column '{name}')"
     )
 
 

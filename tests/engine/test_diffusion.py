@@ -73,6 +73,15 @@ def test_probit_run_and_missing_entries(tmp_path):
     assert np.array_equal(again.predict(binary), model.predict(binary))
 
 
+def test_sampled_binary_rows_in_pieces_equal_the_estimator_to_the_bit(tmp_path):
+    binary = (ROWS.mean(axis=0) < ROWS).astype(float)[:9]
+    options = {"likelihood": "probit", "inference": "mcmc", "n_permutations": 1, "mcmc_draws": 2, "mcmc_warmup": 2}
+    engine.fit_diffusion(binary, tmp_path / "run", seed=1, checkpoint_seconds=0.0, **options)
+    again, model = dtree.open(tmp_path / "run"), dtree.DiffusionTree(**options, random_state=1).fit(binary)
+    assert np.array_equal(again.log_joint_, model.log_joint_)
+    assert np.array_equal(again.score_samples(binary), model.score_samples(binary))
+
+
 def test_prediction_in_chunks(tmp_path, client, monkeypatch):
     monkeypatch.setattr(engine, "PREDICT_ROWS", 7)
     import zarr

@@ -218,6 +218,7 @@ BROKEN: dict[str, tuple[str, bytes | None, str]] = {
     "ragged csv, a row too short": ("a.csv", b"a,b\n1,2\n3\n", "is ragged: line 3 has 1 values but the first line has 2"),
     "ragged csv, a row too long": ("a.csv", b"a,b\n1,2\n3,4,5\n", "is ragged: line 3 has 3 values"),
     "csv with a text column": ("a.csv", b"a,b\n1,x\n2,y\n", "the column 'b' holds text \\('x' in line 2\\)"),
+    "csv with decimal commas": ("a.csv", b"a;b\n1,5;2\n2,5;3\n", "with a point instead of a comma"),
     "csv with one word among numbers": ("a.csv", b"a,b\n1,2\noops,4\n7,8\n", "the column 'a' holds text \\('oops' in line 3\\)"),
     "csv of names only": ("a.csv", b"name\nx\ny\n", "is empty: it holds 2 rows of 0 features"),
     "csv that is not text": ("a.csv", b"\xff\xfe\x00a,b\n", "UTF-8"),

@@ -18,7 +18,7 @@ from scipy.special import digamma, gammaln
 from dtree.core.families.base import Family, Moments, feature_vector, require_positive
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
-from dtree.core.verbs import implements, log_marginal, log_marginal_joined, log_marginal_merged
+from dtree.core.verbs import implements, log_marginal, log_marginal_joined, log_marginal_merged, log_marginal_pair
 
 FIRST_WORD = 3  # the column where the counts of words begin
 
@@ -63,6 +63,29 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
                     out[k] += log_gamma_ratio(family.words, v, count)
 
 
+@kernel
+def _add_shared_word(words, v, own, alone, counts, out):
+    """out[k] += what a word adds to the union of a row that has it `own` times and one that has it counts[k] times, less
+    what it adds to each alone."""
+    table, first = words.values, words.start[v]
+    own_index = table_index(own, words.per_count, words.length[v])
+    if words.per_count == 1.0 and own_index >= 0:
+        # Whole numbers: a lookup for every k, also where the count is 0 and nothing comes of it, is quicker than asking.
+        most = words.length[v] - 1 - own_index
+        for k in range(out.shape[0]):
+            index = int(counts[k])
+            if index == counts[k] and 0 <= index <= most:
+                out[k] += table[first + own_index + index] - table[first + index] - alone
+            else:
+                together = log_gamma_ratio(words, v, own + counts[k])
+                out[k] += together - log_gamma_ratio(words, v, counts[k]) - alone
+        return
+    for k in range(out.shape[0]):
+        if counts[k] != 0.0:
+            together = log_gamma_ratio(words, v, own + counts[k])
+            out[k] += together - log_gamma_ratio(words, v, counts[k]) - alone
+
+
 @implements(log_marginal_joined, CompiledMultinomial)
 @kernel
 def _log_marginal_joined(family, columns, log_own, row, start, stop, out):
@@ -72,29 +95,29 @@ def _log_marginal_joined(family, columns, log_own, row, start, stop, out):
     for k in range(start, stop):
         out[k] = log_own[k] + math.lgamma(family.concentration_total + columns[2, k])
         out[k] -= math.lgamma(family.concentration_total + row[2] + columns[2, k])
-    table = family.words.values
-    per_count = family.words.per_count
     for v in range(family.words.shift.shape[0]):
         own = row[FIRST_WORD + v]
-        if own == 0.0:
-            continue
-        alone = log_gamma_ratio(family.words, v, own)
-        constant += alone
-        first, length = family.words.start[v], family.words.length[v]
-        counts = columns[FIRST_WORD + v]
-        for k in range(start, stop):
-            count = counts[k]
-            if count == 0.0:
-                continue
-            index = table_index(count, per_count, length)
-            both = table_index(own + count, per_count, length)
-            if index >= 0 and both >= 0:
-                out[k] += table[first + both] - table[first + index] - alone
-            else:
-                joined = log_gamma_ratio(family.words, v, own + count)
-                out[k] += joined - log_gamma_ratio(family.words, v, count) - alone
+        if own != 0.0:
+            alone = log_gamma_ratio(family.words, v, own)
+            constant += alone
+            _add_shared_word(family.words, v, own, alone, columns[FIRST_WORD + v, start:stop], out[start:stop])
     for k in range(start, stop):
         out[k] += constant
+
+
+@implements(log_marginal_pair, CompiledMultinomial)
+@kernel
+def _log_marginal_pair(family, a, log_a, b, scratch):
+    total = log_a + b[1] + math.lgamma(family.concentration_total + a[2])
+    total -= math.lgamma(family.concentration_total + a[2] + b[2])
+    for v in range(family.words.shift.shape[0]):
+        more = b[FIRST_WORD + v]
+        if more != 0.0:
+            count = a[FIRST_WORD + v]
+            total += log_gamma_ratio(family.words, v, count + more)
+            if count != 0.0:
+                total -= log_gamma_ratio(family.words, v, count)
+    return total
 
 
 @dataclass(frozen=True, eq=False, repr=False)
