@@ -91,7 +91,7 @@ def log_probability_of_bits(
     sigma2: float,
     start: float,
     rng: np.random.Generator,
-    draws: int = 200,
+    draws: int = 500,
 ) -> tuple[float, float]:
     """log p(bits | structure, times) and its standard error; features are independent given the tree."""
     order = children_first(tree.child, tree.root)
@@ -119,7 +119,7 @@ class Corrected(NamedTuple):
 
 
 def corrected_evidence(
-    fit: ProbitFit, signs: np.ndarray, hyper: Hyper, rng: np.random.Generator, *, times: int = 512, checked: int = 8
+    fit: ProbitFit, signs: np.ndarray, hyper: Hyper, rng: np.random.Generator, *, times: int = 1024, checked: int = 16
 ) -> Corrected:
     """Importance sampling around the fit of one structure: `times` draws, the bits recomputed at `checked` of them."""
     tree = fit.evidence.tree

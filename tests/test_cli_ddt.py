@@ -101,7 +101,7 @@ def test_a_saved_model_is_described_and_exported(tmp_path, data):
     [
         (["--inference", "magic"], "inference must be one of"),
         (["--likelihood", "probit"], "binary entries"),
-        (["--likelihood", "probit", "--inference", "em"], "probit likelihood works with inference='laplace' only"),
+        (["--likelihood", "probit", "--inference", "em"], "probit likelihood works with inference='laplace' ("),
         (["--scaling", "magic"], "scaling must be one of"),
         (["--clusters", "50"], "16 leaves cannot be cut into 50 clusters"),
     ],
