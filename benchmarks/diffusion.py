@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ EXPERIMENTS: dict[str, Callable[[Path, Path], dict]] = {
     "fractal": run_fractal,
     "prior": run_prior,
     "steps": run_steps,
-    "animals": run_animals,
+    "animals": partial(run_animals, exact=True),
     "accuracy": run_accuracy,
     "mcmc": run_mcmc,
     "genes": run_genes,

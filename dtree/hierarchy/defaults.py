@@ -29,6 +29,7 @@ _ROUNDS = 6
 _STEPS_PER_ROUND = 3
 _LARGEST_SUBSAMPLE = 500
 _SUBSAMPLE_WORK = 3e9  # n^2 d^3 of the trees grown while choosing
+_WIDE_WORK = 5e8  # n^2 d where the work is not cubic in d: 200 rows of 12,500 words
 
 
 def named(registry: dict[str, Any], name: str, what: str) -> Any:
@@ -90,6 +91,8 @@ def _subsample(n: int, d: int, cubic: bool, seed: int) -> np.ndarray:
     limit = _LARGEST_SUBSAMPLE
     if cubic:
         limit = int(min(limit, max(math.sqrt(_SUBSAMPLE_WORK / d**3), 4 * d, 100)))
+    else:
+        limit = int(min(limit, max(math.sqrt(_WIDE_WORK / d), 100)))
     if n <= limit:
         return np.arange(n)
     return np.sort(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))).choice(n, limit, replace=False))

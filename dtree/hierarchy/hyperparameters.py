@@ -36,14 +36,22 @@ def log_bound(tree: Tree, model: Model, count: float) -> float:
 
 
 def bound_and_gradient(
-    tree: Tree, model: Model, statistics: np.ndarray, prior_only: bool = False
+    tree: Tree,
+    model: Model,
+    statistics: np.ndarray,
+    prior_only: bool = False,
+    log_marginals: np.ndarray | None = None,
 ) -> tuple[float, np.ndarray]:
     """The bound of a fixed tree under another model, and its gradient over prior then family parameters.
 
-    `statistics` (2m-1, s) are those of the nodes; a coarsened model's are coarsened.
+    `statistics` (2m-1, s) are those of the nodes; a coarsened model's are coarsened. Who varies the prior alone may give
+    their log marginals, which then stay the same.
     """
     counts = model.counts(statistics)
-    log_phi_h = model.log_phi_h(statistics)
+    if log_marginals is None:
+        log_phi_h = model.log_phi_h(statistics)
+    else:
+        log_phi_h = model.prior.log_kappa(counts) + log_marginals
     log_phi_t = sum_over_partitions(tree.left, tree.right, log_phi_h)
     moved = Tree(tree.left, tree.right, tree.size, log_phi_h, log_phi_t)
     omega = np.exp(moved.log_omega)
@@ -68,11 +76,14 @@ def improve_on_tree(
     start = model.prior.free_parameters()
     if not prior_only:
         start = np.concatenate([start, model.family.free_parameters()])
+    log_marginals = None
+    if prior_only:
+        log_marginals = model.log_phi_h(statistics) - model.prior.log_kappa(model.counts(statistics))
 
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
         try:
             moved = _with_parameters(model, theta, prior_only)
-            value, gradient = bound_and_gradient(tree, moved, statistics, prior_only)
+            value, gradient = bound_and_gradient(tree, moved, statistics, prior_only, log_marginals)
             if hyperprior:
                 log_density, slope = moved.prior.log_hyperprior()
                 value += log_density

@@ -26,6 +26,8 @@ that integrates to one. It is averaged over trees drawn by a short run of the ex
 are sharper than typical ones; `posterior_sweeps=0` averages the best trees by their evidence, as the paper does.
 
 **Binary rows** (`likelihood="probit"`): one latent value per entry, its sign observed, by expectation propagation; missing entries are allowed.
+`inference="mcmc"` draws the latent values along with the trees and approximates nothing; on 33 rows of 102 bits expectation propagation is some
+20 nats low, by nearly as much for all trees.
 
 **Noise** keeps equal rows apart from zero-length branches. **Units**: columns are standardised, or whitened when the evidence is higher for it.
 Beyond `max_leaves` rows the leaves are summaries of clusters with their counts, made in memory or taken from a Bayes-K-means run.
