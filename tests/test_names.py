@@ -75,6 +75,19 @@ def test_names_in_a_frame_reach_picture_run_and_report(tmp_path: Path) -> None:
     assert all(name in page for name in [*DATA.row_names, *DATA.feature_names])
 
 
+def test_a_missing_value_is_found_by_its_names() -> None:
+    frame = pandas.DataFrame({"length": [1.0, 2.0], "width": [3.0, np.nan]}, index=["ash", "box"])
+    with pytest.raises(ValueError, match=r"row 1 \('box'\), column 1 \('width'\); 1 in all"):
+        dtree.BHC().fit(frame)
+
+
+def test_info_rounds_the_model(tmp_path: Path) -> None:
+    save(dtree.BHC("gaussian-diag").fit(nested_creatures().X), tmp_path / "run.zarr")
+    text = CliRunner().invoke(app, ["info", str(tmp_path / "run.zarr")]).output
+    assert "family: DiagonalGaussian: mean [" in text
+    assert "array(" not in text
+
+
 def test_a_counting_index_is_no_name_and_old_names_are_forgotten() -> None:
     model = dtree.BHC("gaussian-diag").fit(FRAME)
     model.fit(FRAME.reset_index(drop=True))

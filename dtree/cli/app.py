@@ -11,7 +11,7 @@ import typer
 from dtree.cli.arguments import DATA, LABELS_COLUMN, OVERWRITE, RUN, prior_of
 from dtree.cli.bench import bench
 from dtree.cli.cluster import Cluster, cluster_options, face_of, unfinished
-from dtree.cli.console import out, progress_bar, say, with_exit_codes
+from dtree.cli.console import in_words, out, progress_bar, say, with_exit_codes
 from dtree.cli.ddt import ddt, describe_tree
 from dtree.cli.demo import demo
 from dtree.cli.engine import fit_large, is_large
@@ -175,8 +175,8 @@ def info(run: RUN) -> None:
     print_fit(model, notes.get("row_names"))
     facts = {
         "kind": notes["kind"],
-        "family": repr(model.family_),
-        "prior": repr(model.prior_),
+        "family": in_words(model.family_),
+        "prior": in_words(model.prior_),
         "data": notes.get("data", "not recorded"),
         "data sha256": notes.get("data_sha256", "not recorded"),
         "command": notes.get("command", "not recorded"),

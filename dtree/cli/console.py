@@ -40,6 +40,20 @@ def say(text: str) -> None:
     out().print(printable(text), markup=False)
 
 
+def in_words(model_part: Any) -> str:
+    """A family or prior with its hyperparameters, rounded: vectors and matrices that are long show their ends."""
+    import numpy as np
+
+    def rounded(value: Any) -> str:
+        if np.ndim(value) == 0:
+            return f"{value:.4g}" if isinstance(value, float) else str(value)
+        with np.printoptions(precision=4, threshold=20, edgeitems=2):
+            return " ".join(str(np.asarray(value)).split())
+
+    inside = ", ".join(f"{key} {rounded(value)}" for key, value in model_part.parameters().items() if value is not None)
+    return f"{type(model_part).__name__}: {inside}"
+
+
 def _complain(title: str, sentence: str) -> None:
     err().print(f"[bold red]{title}:[/bold red]", end=" ")
     err().print(printable(sentence), markup=False)

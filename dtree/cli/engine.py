@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dtree.cli.cluster import Cluster, room_for, step_line, stopped
-from dtree.cli.console import err, out, say
+from dtree.cli.console import err, in_words, out, say
 from dtree.cli.predict import ANY_SIZE, predict_here
 from dtree.store.commit import take_place
 
@@ -180,8 +180,8 @@ def describe_run(run: Path) -> None:
         done = opened.generations()
         say(f"not finished: {done[-1] if done else 0} passes done; 'dtree resume {run}' carries on")
     model = opened.model()
-    say(f"family: {model.family!r}")
-    say(f"prior: {model.prior!r}")
+    say(f"family: {in_words(model.family)}")
+    say(f"prior: {in_words(model.prior)}")
     say(f"command: {' '.join(opened.attributes['command'])}")
 
 

@@ -13,7 +13,7 @@ import typer
 
 from dtree.cli.arguments import OVERWRITE, prior_of
 from dtree.cli.cluster import Cluster, room_for, stopped
-from dtree.cli.console import err, out, say
+from dtree.cli.console import err, in_words, out, say
 from dtree.cli.predict import predict_here
 from dtree.store.commit import take_place
 
@@ -246,8 +246,8 @@ def describe_run(run: Path) -> None:
             say("chain {}: sweep {}, {} draws, {} clusters, log joint {}".format(*row))
         say(f"not finished: 'dtree resume {run}' carries on")
     if at.get("prepared"):
-        say(f"family: {opened.model().family!r}")
-        say(f"prior: {opened.model().prior!r}")
+        say(f"family: {in_words(opened.model().family)}")
+        say(f"prior: {in_words(opened.model().prior)}")
     say(f"data: {at['data']}")
     say(f"command: {' '.join(at['command'])}")
 

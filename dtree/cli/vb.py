@@ -12,7 +12,7 @@ import typer
 
 from dtree.cli.arguments import OVERWRITE
 from dtree.cli.cluster import Cluster, cluster_options, room_for, step_line, stopped
-from dtree.cli.console import err, out, printable, say, with_exit_codes
+from dtree.cli.console import err, in_words, out, printable, say, with_exit_codes
 from dtree.cli.engine import rows_in
 from dtree.cli.predict import ANY_SIZE, predict_here
 from dtree.store.commit import take_place
@@ -137,7 +137,7 @@ def describe_run(run: Path) -> None:
     else:
         done = opened.generations()
         say(f"not finished: {_passes(done[-1] if done else 0)} done; 'dtree resume {run}' carries on")
-    say(f"family: {opened.model().family!r}")
+    say(f"family: {in_words(opened.model().family)}")
     say(f"seed: {settings['random_state']}")
     say(f"command: {' '.join(at['command'])}")
 
@@ -150,7 +150,7 @@ def describe_saved(model: Any, notes: dict[str, Any]) -> None:
     say(f"{_clusters(model.n_clusters_)} after {model.n_iter_} iterations, {kind} {model.elbo_:.6g}")
     say(f"alpha: {model.alpha_:.6g}")
     _print_clusters(model)
-    say(f"family: {model.family_!r}")
+    say(f"family: {in_words(model.family_)}")
     say(f"made: {notes.get('created')}")
 
 

@@ -15,8 +15,10 @@ class NotNumbersError(TypeError, ValueError):
     """The data hold something that is not a number; both a TypeError (scikit-learn's word) and a ValueError."""
 
 
-def as_rows(X: Any, accept_sparse: bool = False) -> Any:
+def as_rows(X: Any, accept_sparse: bool = False, row_names: Any = None, feature_names: Any = None) -> Any:
     """X as a float64 array (n, d), or as CSR when it is sparse and that is accepted; finite and not empty.
+
+    Names of rows (n,) and features (d,), if known, tell where a value is wrong.
 
     >>> as_rows([[1, 2], [3, 4]]).dtype
     dtype('float64')
@@ -32,11 +34,11 @@ def as_rows(X: Any, accept_sparse: bool = False) -> Any:
             raise NotNumbersError(f"X holds values of type {rows.dtype}, which are not real numbers")
         rows = rows.astype(np.float64)
         _require_shape(rows.shape)
-        _require_finite(rows.data[None, :], "stored value")
+        _require_finite(rows.data[None, :])
         return rows
     rows = _as_float_array(X)
     _require_shape(rows.shape)
-    _require_finite(rows, "row")
+    _require_finite(rows, ("row", "column"), (row_names, getattr(X, "columns", feature_names)))
     return np.ascontiguousarray(rows)
 
 
@@ -85,7 +87,17 @@ def _require_shape(shape: tuple[int, ...]) -> None:
             )
 
 
-def _require_finite(rows: np.ndarray, what: str) -> None:
+def _place(position: Any, axes: tuple[str, ...], names: tuple[Any, ...]) -> str:
+    """Where in the data a value stands, by number and, if it has one, by name."""
+    words = []
+    for at, axis, known in zip(position, axes, names):
+        named = known is not None and len(known) > at and str(known[at]) != str(at)
+        words.append(f"{axis} {at}" + (f" ('{known[at]}')" if named else ""))
+    return ", ".join(words)
+
+
+def _require_finite(rows: np.ndarray, axes: tuple[str, ...] = (), names: tuple[Any, ...] = ()) -> None:
+    """Raise when a value is missing, infinite or too large; without axes `rows` (1, n) are the stored values of a sparse matrix."""
     if rows.size == 0:
         return
     largest = np.abs(rows).max()
@@ -97,8 +109,8 @@ def _require_finite(rows: np.ndarray, what: str) -> None:
         (np.abs(rows) > LARGEST_VALUE, f"a value beyond {LARGEST_VALUE:g}", "rescale the data first"),
     ):
         if found.any():
-            i, j = np.argwhere(found)[0]
-            place = f"{what} {i}, column {j}" if what == "row" else f"{what} {j}"
+            position = np.argwhere(found)[0]
+            place = _place(position, axes, names) if axes else f"stored value {position[1]}"
             raise ValueError(f"X contains {name} ({place}; {int(found.sum())} in all); {advice}")
 
 

@@ -22,7 +22,7 @@ def checked_rows(estimator: Any, X: Any, reset: bool) -> Any:
     """X as float64 rows (n, d) or CSR. With `reset` the estimator learns names and number of features, else they must agree."""
     kind = family_class(estimator.family)
     X, row_names, feature_names = take_names(X)
-    rows = as_rows(X, accept_sparse=kind.accepts_sparse)
+    rows = as_rows(X, kind.accepts_sparse, row_names, feature_names)
     if feature_names is not None and len(feature_names) == rows.shape[1]:
         import pandas
 
