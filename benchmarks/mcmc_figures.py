@@ -27,10 +27,9 @@ def draw_figures(case: str, curves: dict[str, list[Curve]], out: Path) -> None:
         return
     out.mkdir(parents=True, exist_ok=True)
     figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    last = min(seconds[-1] for runs in curves.values() for seconds, _ in runs)
     highest, settled = -np.inf, []
     for sampler, runs in curves.items():
-        first = max(seconds[0] for seconds, _ in runs)
+        first, last = max(seconds[0] for seconds, _ in runs), min(seconds[-1] for seconds, _ in runs)
         if first >= last:
             continue
         times = np.geomspace(max(first, 1e-3), last, 300)
@@ -47,6 +46,9 @@ def draw_figures(case: str, curves: dict[str, list[Curve]], out: Path) -> None:
     low = np.sort(settled)[max(0, len(settled) // 3)]
     axis.set(xlabel="seconds, the start included", ylabel="log joint", title=TITLES.get(case, case), xscale="log")
     axis.set_ylim(low - 1.5 * (highest - low) - 20.0, highest + 0.05 * (highest - low) + 5.0)
+    axis.yaxis.set_major_formatter("{x:,.0f}")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter("{x:g}" if case.startswith("nips") else "")  # less than a decade has few major ticks
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8, loc="lower right")
     figure.savefig(out / f"mcmc_{case.replace('-', '_')}.png", dpi=110)
