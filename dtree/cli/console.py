@@ -83,7 +83,7 @@ def with_exit_codes(command: Command) -> Command:
             if isinstance(error, MemoryError):
                 _complain("The run failed", "there is not enough memory; use fewer rows or a machine with more.")
             else:
-                _complain("The run failed", f"{error or type(error).__name__} (set DTREE_DEBUG=1 for the details)")
+                _complain("The run failed", f"{str(error) or type(error).__name__} (set DTREE_DEBUG=1 for the details)")
             raise typer.Exit(RUN_FAILED) from None
 
     return run  # type: ignore[return-value]

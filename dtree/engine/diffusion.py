@@ -89,7 +89,8 @@ def fit_diffusion(
     workers must see `out` (and the data's path) under the same name. `row_names` and `feature_names` are kept for whoever draws the tree, `labels_column` for
     whoever predicts, `data_name` for whoever asks where the rows came from. If anything fails, `resume(out)` carries on.
 
-    >>>     >>> rows = np.array([[-2.0], [2.0], [-2.1], [2.1], [-1.9]])
+    >>> import tempfile
+    >>> rows = np.array([[-2.0], [2.0], [-2.1], [2.1], [-1.9]])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = fit_diffusion(rows, folder + "/run", n_permutations=1, search_steps=5)
     ...     open_run(folder + "/run").labels_
