@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := deploy/constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-slow lint types docs clean
+.PHONY: demo test test-slow test-numerics lint types docs clean
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "dtree needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
@@ -32,6 +32,13 @@ test: $(VENV)/.dev lint types
 test-slow: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow
 
+# The numerics alone: nothing installed but what arrays need, so that an import of dask, zarr or pandas fails.
+NUMERICS := .venv-numerics
+test-numerics: | $(BIN)/python
+	test -x $(NUMERICS)/bin/python || $(PYTHON) -m venv $(NUMERICS)
+	$(NUMERICS)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) numpy scipy numba scikit-learn threadpoolctl msgspec
+	PYTHONPATH=. $(NUMERICS)/bin/python tests/numerics_alone.py
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -43,4 +50,4 @@ docs: $(VENV)/.dev
 	$(BIN)/python -W error -m dtree.guide docs-html
 
 clean:
-	rm -rf $(VENV) dtree-demo* docs-html
+	rm -rf $(VENV) $(NUMERICS) dtree-demo* docs-html

@@ -1,11 +1,13 @@
-"""All peers that are installed, on the same machine in the same run: a table with versions, machine and commit, and two pictures.
+"""All peers that are installed, on the same machine in the same run: a table with versions, machine and commit, and two
+pictures.
 
     python -m benchmarks [--rows 5000] [--data DIR] [--out results/peers] [--repeats 2]
 
-Time is measured on made-up Gaussian clusters in 10 dimensions, doubling the rows up to --rows; quality on small real data (those that come
-with scikit-learn; with --data also glass, abalone and the toy data of Lee & Choi), as adjusted Rand index against the classes
-and, for trees, dendrogram purity. All see standardised rows. `pip install 'dtree[bench]'` installs the peers. The other measurements
-of a room have commands of their own, named in benchmarks/RESULTS.md.
+Time is measured on made-up Gaussian clusters in 10 dimensions, doubling the rows up to --rows; quality on small real
+data (those that come with scikit-learn; with --data also glass, abalone and the toy data of Lee & Choi), as adjusted
+Rand index against the classes and, for trees, dendrogram purity. All see standardised rows. `pip install
+'dtree[bench]'` installs the peers. The other measurements of a room have commands of their own, named in
+benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations

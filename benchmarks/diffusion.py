@@ -1,6 +1,7 @@
 """The experiments of Knowles, Van Gael and Ghahramani (2011), and what a search step costs.
 
-    python -m benchmarks.diffusion --data DIR [--out DIR] [--only fractal,prior,steps,animals,accuracy,mcmc,genes,skulls]
+    python -m benchmarks.diffusion --data DIR [--out DIR] [--only
+    fractal,prior,steps,animals,accuracy,mcmc,genes,skulls]
 
 Answers are checked before times are reported. Figures go to --out.
 """

@@ -1,5 +1,5 @@
-"""33 animals, 102 binary features: the tree, the purity of each group, what clean groups would cost in evidence, and what
-exact sampling says of it all."""
+"""33 animals, 102 binary features: the tree, the purity of each group, what clean groups would cost in evidence, and
+what exact sampling says of it all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import dtree
 from benchmarks.diffusion_exact import clade_probabilities, corrected_evidence
 from dtree.diffusion.prepare import Prepared
 from dtree.diffusion.probit import ProbitFit, log_evidence_probit
-from dtree.diffusion.tree import Columns, from_nested, structure_key, to_nested, to_newick
+from dtree.diffusion.tree import Columns, from_nested, structure_key, to_nested
 
 GROUPS = {
     "land mammals": "Elephant Rhino Horse Cow Camel Giraffe Chimp Gorilla Mouse Squirrel Tiger Lion Cat Dog Wolf Deer",
@@ -81,8 +81,8 @@ def with_first_times(structure: Any) -> Columns:
 
 
 def run_animals(data: Path, out: Path, *, exact: bool = False) -> dict:
-    """Fit, draw, and compare with the ways to join clean classes at the same hyperparameters; `exact` (five minutes more)
-    does the comparison and the tree's groups over again without approximation."""
+    """Fit, draw, and compare with the ways to join clean classes at the same hyperparameters; `exact` (five minutes
+    more) does the comparison and the tree's groups over again without approximation."""
     archive = np.load(data / "animals33.npz")
     rows, names = archive["X"].astype(float), [str(name) for name in archive["row_names"]]
     members = {kind: frozenset(names.index(name) for name in text.split()) for kind, text in GROUPS.items()}
@@ -116,7 +116,7 @@ def run_animals(data: Path, out: Path, *, exact: bool = False) -> dict:
         "ways_to_join_them": len(clean),
         "clean": {kind: leaves in subtrees for kind, leaves in members.items()},
         "purity": {kind: round(group_purity(model.tree_, leaves), 3) for kind, leaves in members.items()},
-        "newick": to_newick(model.tree_, names),
+        "newick": model.tree_.to_newick(names),
     }
     return result | _without_approximation(fitted(found), best_clean, prepared, members) if exact else result
 

@@ -15,6 +15,8 @@ from dtree.diffusion import mcmc
 from dtree.diffusion.prepare import prepare
 from dtree.diffusion.tree import Columns
 from dtree.diffusion.walk import finish_walk, plan_of
+from dtree.methods.diffusion import Settings, joined
+from dtree.methods.diffusion_records import Prepared
 
 # build + 200 steps and the best trees, as in the paper; the noise is learned on each split's own training rows
 GENES: dict[str, Any] = {
@@ -108,16 +110,14 @@ def run_genes(data: Path, out: Path) -> dict:
         order = np.random.default_rng(split).permutation(len(rows))
         cut = int(0.9 * len(rows))
         train, test = rows[order[:cut]], rows[order[cut:]]
-        model = dtree.DiffusionTree(random_state=0, **GENES)
-        settings, clock = model.settings(), [time.perf_counter()]
-        prepared = prepare(train, settings, 0)
+        settings, clock = Settings(**GENES), [time.perf_counter()]
+        prepared = prepare(train, settings.for_trees(), 0)
         clock.append(time.perf_counter())
-        walk = finish_walk(prepared.leaves, prepared.hyper, 0, plan_of(settings, len(train)))
+        walk = finish_walk(prepared.leaves, prepared.hyper, 0, plan_of(settings.for_trees(), len(train)))
         clock.append(time.perf_counter())
-        model.n_features_in_ = rows.shape[1]
-        model.assemble(prepared, [walk])
+        fitted = joined([walk], Prepared.of(prepared, ""), settings)
         clock.append(time.perf_counter())
-        scores.setdefault("diffusion tree", []).append(float(model.score_samples(test).mean()) / rows.shape[1])
+        scores.setdefault("diffusion tree", []).append(float(fitted.log_density(test).mean()) / rows.shape[1])
         spent.setdefault("noise", []).append(float(prepared.noise[0]))
         for name, seconds in zip(("learning the noise", "build and search", "evidence"), np.diff(clock), strict=True):
             spent.setdefault(name, []).append(float(seconds))

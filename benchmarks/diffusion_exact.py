@@ -1,4 +1,5 @@
-"""What the evidence of a probit tree is without approximation, and which groups of leaves exact sampling finds together.
+"""What the evidence of a probit tree is without approximation, and which groups of leaves exact sampling finds
+together.
 
 The evidence of a structure is expectation propagation over locations and Laplace over times. Both are put right by
 importance sampling: times are drawn around their maximum, and at some of them the probability of the bits is estimated
@@ -15,8 +16,9 @@ import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.diffusion import prior, probit_mcmc
-from dtree.diffusion.belief import Leaves, meet, sweep_up
+from dtree.diffusion.belief import Beliefs, Leaves, meet, sweep_up
 from dtree.diffusion.laplace import times_around
+from dtree.diffusion.mcmc import tree_of
 from dtree.diffusion.objective import Hyper, log_joint_in_logit
 from dtree.diffusion.probit import ProbitFit, expectation_propagation, log_normal_cdf
 from dtree.diffusion.tree import Columns, children_first, structure_key
@@ -38,15 +40,16 @@ def _log_estimates(
 ) -> None:
     """Unbiased estimates of the probability of one feature's bits (n,), as logs into out (draws,).
 
-    Latent values are drawn leaf by leaf from left to right given those before and the Gaussian sites of those after, and
-    weighted by their density under the tree over that of the draw.
+    Latent values are drawn leaf by leaf from left to right given those before and the Gaussian sites of those after,
+    and weighted by their density under the tree over that of the draw.
     """
     n = bits.shape[0]
     mean, var = np.empty((2 * n - 1, 1)), np.empty((2 * n - 1, 1))
     down_mean, down_var = np.zeros((2 * n - 1, 1)), np.zeros((2 * n - 1, 1))
     first_mean, first_var = np.empty((2 * n - 1, 1)), np.empty((2 * n - 1, 1))
     first_mean[:n, 0], first_var[:n, 0] = site_mean, site_var
-    sweep_up(order, tree.child, tree.rest, root, first_mean, first_var)
+    sweep_up(Beliefs(tree.parent, tree.child, tree.rest, first_mean, first_var, down_mean, down_var), order)
+    beliefs = Beliefs(tree.parent, tree.child, tree.rest, mean, var, down_mean, down_var)
     stack = np.empty(2 * n - 1, np.int64)
     visits = np.empty(2 * n - 1, np.int64)
     observed = np.count_nonzero(bits)
@@ -80,7 +83,7 @@ def _log_estimates(
                     0.5 * ((z - m) / deviation) ** 2 + math.log(deviation) + log_normal_cdf(bits[k] * m / deviation)
                 )
                 mean[k, 0], var[k, 0] = z - start, 1.0 / sigma2
-        log_det, quad = sweep_up(order, tree.child, tree.rest, root, mean, var)
+        log_det, quad = sweep_up(beliefs, order)
         out[draw] = -0.5 * (observed * math.log(sigma2) + log_det + quad / sigma2) - log_q
 
 
@@ -108,8 +111,8 @@ def log_probability_of_bits(
 
 
 class Corrected(NamedTuple):
-    """Log evidence of one structure: as approximated, with times put right, with bits put right too, its standard error,
-    and the effective number of draws of times."""
+    """Log evidence of one structure: as approximated, with times put right, with bits put right too, its standard
+    error, and the effective number of draws of times."""
 
     approximate: float
     times_corrected: float
@@ -172,7 +175,7 @@ def clade_probabilities(
         for k in range(warmup + sweeps):
             probit_mcmc.step(chain, rng)
             if k >= warmup:
-                clades = structure_key(probit_mcmc.tree_of(chain))
+                clades = structure_key(tree_of(chain.pool))
                 shares.append([members in clades for members in groups.values()])
                 numbers.append(chain.numbers.copy())
         share = dict(zip(groups, np.mean(shares[-sweeps:], axis=0).round(2).tolist(), strict=True))

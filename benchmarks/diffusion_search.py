@@ -143,7 +143,7 @@ def run_steps(data: Path, out: Path) -> dict:
         for _ in range(1000):
             search.search_step(state, rng)
         milliseconds = time.process_time() - built
-        tree = search.current_tree(state)
+        tree = pool.columns_of(state.pool)
         depth = np.zeros(2 * n - 1)
         for i in children_first(tree.child, tree.root)[::-1]:
             depth[tree.child[i]] = depth[i] + 1

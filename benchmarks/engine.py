@@ -1,4 +1,5 @@
-"""The engine measured: kernels against scikit-learn, seconds per row and memory as rows grow, workers, overhead of Dask.
+"""The engine measured: kernels against scikit-learn, seconds per row and memory as rows grow, workers, overhead of
+Dask.
 
 python -m benchmarks.engine --folder DIR                     everything
 python -m benchmarks.engine kernels growth --folder DIR      some parts
@@ -29,12 +30,14 @@ import zarr
 from dask.utils import parse_bytes
 
 from benchmarks.measure import print_table
+from dtree import BayesKMeansBHC
 from dtree.core.families import DiagonalGaussian, Gaussian, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.engine.cluster import cluster_client
-from dtree.engine.fit import fit_dataset
+from dtree.engine.warm import warm
 from dtree.kmeans.scoring import Scorer
+from dtree.methods import method_named
 
 
 def best_of(run: Any, *args: Any, times: int = 5) -> float:
@@ -96,7 +99,8 @@ def write_rows(path: Path, n: int, d: int = 16, k: int = 64) -> None:
 def peak_memory(dask_worker: Any = None) -> int:
     """Largest resident size of this process so far, in bytes.
 
-    Not getrusage's ru_maxrss: Linux hands the parent's on to a new process, and the parent here is the benchmark itself.
+    Not getrusage's ru_maxrss: Linux hands the parent's on to a new process, and the parent here is the benchmark
+    itself.
     """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
@@ -120,10 +124,9 @@ def timed_fit(source: Path, out: Path, client: Any, passes: int) -> Timed:
     def note(_: Any) -> None:
         spent.append(sum(client.run(cpu_seconds).values()) if client is not None else cpu_seconds())
 
-    result = fit_dataset(
-        source, out, max_passes=passes, patience=passes, tolerance=0.0, sample_rows=4000, client=client, progress=note
-    )
-    steps = result.trace[1:]
+    few = {"max_iter": passes, "patience": passes, "tol": 0.0, "sample_rows": 4000}
+    model = BayesKMeansBHC(**few, random_state=0, client=client, out=out, progress=note).fit(source)
+    steps = model.trace_[1:]
     return Timed([step.seconds for step in steps], np.diff(spent).tolist(), [step.n_clusters for step in steps])
 
 
@@ -140,7 +143,7 @@ def growth(folder: Path, sizes: list[int], workers: int, limit: str, passes: int
     for n in [*sizes, *sizes[-2::-1]]:
         source = folder / f"rows-{n}.zarr"
         write_rows(source, n)
-        with cluster_client(n_workers=workers, memory_limit=limit) as client:
+        with cluster_client(n_workers=workers, memory_limit=limit, warm=False) as client:
             for _ in range(3 if n == sizes[0] else 1):
                 timed = timed_fit(source, folder / "run", client, passes)
                 wall[n] += [1e9 * seconds / n for seconds in timed.seconds]
@@ -189,7 +192,7 @@ def compare_workers(folder: Path, n: int, passes: int) -> None:
     write_rows(source, n)
     seconds, found = [], []
     for count in (1, 2):
-        with cluster_client(n_workers=count, memory_limit="2GB") as client:
+        with cluster_client(n_workers=count, memory_limit="2GB", warm=False) as client:
             seconds.append(float(np.median(timed_fit(source, folder / f"run-{count}", client, passes).seconds)))
         found.append(results(folder / f"run-{count}"))
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True)), "1 and 2 workers gave different bits"
@@ -200,17 +203,14 @@ def compare_workers(folder: Path, n: int, passes: int) -> None:
 
 def results(run: Path) -> list[np.ndarray]:
     """Labels and statistics of a run."""
-    return [np.asarray(zarr.open_array(f"{run}/{name}", mode="r")[...]) for name in ("labels", "statistics/clusters")]
+    return [np.asarray(zarr.open_array(f"{run}/{name}", mode="r")[...]) for name in ("labels", "statistics")]
 
 
 def overhead(folder: Path, n: int, passes: int) -> None:
     """CPU seconds of the whole Dask path (client, scheduler, one worker) against the same tasks in a plain loop."""
-    from dtree.engine.warm import warm_kernels
-
     source, small = folder / f"rows-{n}.zarr", folder / "rows-50000.zarr"
     write_rows(source, n)
     write_rows(small, 50_000)
-    warm_kernels([Gaussian])
     timed_fit(small, folder / "plain", None, 2)  # kernels are loaded once in a process, not once in a pass
     began = os.times()
     timed_fit(source, folder / "plain", None, passes)
@@ -252,6 +252,9 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     if "kernels" in parts:
         kernels()
+    if set(parts) - {"kernels"}:
+        method = method_named("bayes-kmeans-bhc")
+        warm(method, method.Settings())  # workers load machine code
     if "growth" in parts:
         growth(options.folder, sizes, 2, options.memory_limit, options.passes)
     if "workers" in parts:

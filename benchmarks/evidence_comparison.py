@@ -2,14 +2,15 @@
 
     python -m benchmarks.evidence_comparison --data DIR --out DIR
 
-Top row: three synthetic two-dimensional sets of 3 to 9 points, where the evidence of the Dirichlet process mixture is summed
-exactly. Below: iris, abalone (5 attributes) and wine (6 attributes) from DIR, once with a covariance matrix for each cluster and once
-with independent features (the paper does not say which, and abalone decides otherwise under each). Every method has the same family,
-prior and alpha. Variational fits start from random responsibilities (small sets) or k-means, several times; their mean and spread are
-drawn, because that is what one run gives. Truncations are the paper's: 10, and 20, 40, 20.
+Top row: three synthetic two-dimensional sets of 3 to 9 points, where the evidence of the Dirichlet process mixture is
+summed exactly. Below: iris, abalone (5 attributes) and wine (6 attributes) from DIR, once with a covariance matrix for
+each cluster and once with independent features (the paper does not say which, and abalone decides otherwise under
+each). Every method has the same family, prior and alpha. Variational fits start from random responsibilities (small
+sets) or k-means, several times; their mean and spread are drawn, because that is what one run gives. Truncations are
+the paper's: 10, and 20, 40, 20.
 
-A bound of FSD or CFSD is a bound on the evidence of a finite mixture, which is not the Dirichlet process mixture's: it may
-lie above the exact line. The bounds of the other methods may not, and the script stops if one does.
+A bound of FSD or CFSD is a bound on the evidence of a finite mixture, which is not the Dirichlet process mixture's: it
+may lie above the exact line. The bounds of the other methods may not, and the script stops if one does.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def one_point(
         bounds[variant] = np.array([fit.elbo for fit in fits])
     if exact is not None:
         for key in ("bhc", "alternative", "nested", "TSB", "O-TSB", "CTSB", "O-CTSB"):
-            # Truncated sticks are not the Dirichlet process, but with T = 10 and alpha = 1 within a few thousandths of it.
+            # Truncated sticks are not the Dirichlet process, but with T = 10 and alpha = 1 within a few thousandths of
+            # it.
             slack = 1e-9 if key in found else 0.02
             if bounds[key].max() > exact + slack:
                 raise SystemExit(f"{key} lies above the exact evidence: {bounds[key].max()} > {exact}")
@@ -139,7 +141,8 @@ def show(name: str, sizes: list[int], results: list[Any]) -> None:
 
 
 def print_table(found: dict[str, tuple[list[int], list[Any]]]) -> None:
-    """At the largest size of each set: BHC's bound, and by how much the others are above it (mean over starts, best start)."""
+    """At the largest size of each set: BHC's bound, and by how much the others are above it (mean over starts, best
+    start)."""
     keys = ("alternative", "nested", "exact", *VARIANTS)
     print("\n| data | rows | BHC | " + " | ".join(keys) + " |\n" + "| --- " * (len(keys) + 3) + "|")
     for name, (sizes, results) in found.items():

@@ -1,4 +1,5 @@
-"""Incremental BHC: the 10k data of [LC15], and a stream of a million rows whose cost per row may grow with the logarithm only.
+"""Incremental BHC: the 10k data of [LC15], and a stream of a million rows whose cost per row may grow with the
+logarithm only.
 
     python -m benchmarks.incremental --data DIR [--out DIR] [--rows 1000000]
 

@@ -1,4 +1,5 @@
-"""Bayes K-means by passes against the sequential reference of [XHG09]: final objective over seeds, on the same data and model.
+"""Bayes K-means by passes against the sequential reference of [XHG09]: final objective over seeds, on the same data and
+model.
 
 python benchmarks/kmeans_quality.py --data DIR [--seeds 10] [--names abalone,digits,shuttle,tgmcmc_10k]
 """
@@ -14,9 +15,10 @@ import numpy as np
 from dtree.core.families import DiagonalGaussian, Family, Gaussian, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
-from dtree.kmeans.fit import fit_passes, sample_size, survey_rows
+from dtree.engine.drive import Given, drive
+from dtree.kmeans.fit import sample_size
 from dtree.kmeans.greedy import sequential_kmeans
-from dtree.kmeans.passes import PassSettings, start_state
+from dtree.methods.bayes_kmeans import BayesKMeans, Settings
 
 
 def compare(X: np.ndarray, family: type[Family], seeds: int, chunks: int = 8) -> dict[str, float]:
@@ -31,9 +33,9 @@ def compare(X: np.ndarray, family: type[Family], seeds: int, chunks: int = 8) ->
         began = time.perf_counter()
         reference.append(sequential_kmeans(model, atoms, np.random.default_rng(seed).permutation(n)).objective)
         middle = time.perf_counter()
-        survey = survey_rows(X, family, seed, chunk_rows, sample_rows)
-        start = start_state(model, survey.sample, seed, n)
-        passes.append(fit_passes(model, X, start, PassSettings(seed), chunk_rows).state.objective)
+        settings = Settings(model.family, model.prior, sample_rows=sample_rows)
+        run = drive(BayesKMeans(), settings, Given(X, chunk_bytes=chunk_rows * X[0].nbytes), seed=seed)
+        passes.append(run.fitted(BayesKMeans.Fitted).log_joint - model.prior.log_normaliser(n))
         seconds += (middle - began, time.perf_counter() - middle)
     difference = np.array(passes) - np.array(reference)
     return {

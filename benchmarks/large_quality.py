@@ -1,9 +1,11 @@
-"""Bayes-K-means BHC on real data: beside the usual clusterers on large sets, and beside exact BHC as in [XHG09] Figure 8.
+"""Bayes-K-means BHC on real data: beside the usual clusterers on large sets, and beside exact BHC as in [XHG09] Figure
+8.
 
     python -m benchmarks.large_quality --data DIR [--only shuttle,skin] [--no-peers]
 
 Nothing is set for dtree but the family; KMeans and MiniBatchKMeans are given the true number of classes, the mixture an
-upper limit. Peers see standardised data. A peer that does not scale sees as many random rows as stated and its ARI is of those.
+upper limit. Peers see standardised data. A peer that does not scale sees as many random rows as stated and its ARI is
+of those.
 """
 
 from __future__ import annotations

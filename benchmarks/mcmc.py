@@ -1,18 +1,21 @@
 """All samplers on the data of [LC15] from its noisy start and prior: speed, log joint against time, ESS, acceptance.
 
-    python -m benchmarks.mcmc --data DIR [--out DIR] [--only toy-dp,10k-nggp,nips-nggp] [--samplers tgmcmc,gibbs] [--seconds 10]
+    python -m benchmarks.mcmc --data DIR [--out DIR] [--only toy-dp,10k-nggp,nips-nggp] [--samplers tgmcmc,gibbs]
+    [--seconds 10]
                               [--seeds 3] [--first-seed 0] [--settled 10] [--pieces DIR]
 
-The log joint is log p(X, partition) under the DP, log p(X, partition, u) under the NGGP. ESS is that of the number of clusters over
-the second half of a run. Figures are mean and standard deviation over seeds. "log ratio" is the mean log acceptance ratio of splits and
-merges (proposals with an acceptance step) over sweeps after the run, every ratio computed to the end. All samplers of a seed start from
-the same partition, made once, whose seconds count for each; they take turns within a seed, so that a noisy machine is noisy for all, and all
-times are CPU seconds of the chain's one thread. A sweep of tgMCMC in [LC15] is 20 guided moves and a local Gibbs sweep; ours does more
-(`dtree.mcmc.plan`), so a sweep of the same size is timed too. With --settled every chain starts where tgMCMC is after so many seconds
-instead, so that ESS, then of all but the first tenth of a run, compares mixing and not the climb. With --pieces every chain is kept in a file when it
-is done and read from there the next time, so that long runs can be made in parts: delete the folder when the samplers have changed. The
-authors' C++ on one core of such a machine did on toy 39 Gibbs, 26 split-merge and 121 tgMCMC sweeps per second; on 10k with NGGP 3.5
-tgMCMC sweeps per second (-73,880 after 60 s) and one Gibbs sweep in 5 s.
+The log joint is log p(X, partition) under the DP, log p(X, partition, u) under the NGGP. ESS is that of the number of
+clusters over the second half of a run. Figures are mean and standard deviation over seeds. "log ratio" is the mean log
+acceptance ratio of splits and merges (proposals with an acceptance step) over sweeps after the run, every ratio
+computed to the end. All samplers of a seed start from the same partition, made once, whose seconds count for each; they
+take turns within a seed, so that a noisy machine is noisy for all, and all times are CPU seconds of the chain's one
+thread. A sweep of tgMCMC in [LC15] is 20 guided moves and a local Gibbs sweep; ours does more (`dtree.mcmc.plan`), so a
+sweep of the same size is timed too. With --settled every chain starts where tgMCMC is after so many seconds instead, so
+that ESS, then of all but the first tenth of a run, compares mixing and not the climb. With --pieces every chain is kept
+in a file when it is done and read from there the next time, so that long runs can be made in parts: delete the folder
+when the samplers have changed. The authors' C++ on one core of such a machine did on toy 39 Gibbs, 26 split-merge and
+121 tgMCMC sweeps per second; on 10k with NGGP 3.5 tgMCMC sweeps per second (-73,880 after 60 s) and one Gibbs sweep in
+5 s.
 """
 
 from __future__ import annotations

@@ -3,26 +3,29 @@
     python -m benchmarks.mnist_vb --data DIR --out DIR [--rows 5000 10000] [--splits 30]
     python -m benchmarks.mnist_vb --data DIR study        # what decides the level and the number of clusters
 
-DIR holds mnist.npz (`X` (70000, 784), 0..255). Images are reduced to 50 principal components; each split draws training images
-and 10,000 others for testing; truncation is 80 and alpha 1 for all variants. What is done is kept in `--out`, so that a stopped
-run carries on.
+DIR holds mnist.npz (`X` (70000, 784), 0..255). Images are reduced to 50 principal components; each split draws training
+images and 10,000 others for testing; truncation is 80 and alpha 1 for all variants. What is done is kept in `--out`, so
+that a stopped run carries on.
 
-**Prior and stop.** The paper says "vague priors" and no more; the variational software that its first author published says what they
-are likely to have been: mean of the data, strength 0.01, d + 1 degrees of freedom, scale matrix 0.01 (d + 1) v I with v the
-largest eigenvalue of the covariance; it stops when the bound changes by less than 1e-5 of itself. So does this benchmark.
+**Prior and stop.** The paper says "vague priors" and no more; the variational software that its first author published
+says what they are likely to have been: mean of the data, strength 0.01, d + 1 degrees of freedom, scale matrix 0.01 (d
++ 1) v I with v the largest eigenvalue of the covariance; it stops when the bound changes by less than 1e-5 of itself.
+So does this benchmark.
 
-**Level.** In pixels of 0..255 on orthonormal principal axes no prior comes near the paper's -574: a single Gaussian has -333, the
-mixtures of the study lie between -311 and -334, and a change of unit c adds -50 log c (pixels of 0..1: +277). But -574 is -312 less
-262, and half the sum of the logs of the 50 variances is 262.1: the level of the same images on principal axes as long as the
-standard deviation along them (loadings instead of orthonormal axes). We cannot know that this is what was done, but on such axes
-(`--axes long`, the default) the published prior gives the published level within its standard error at 10,000 images.
+**Level.** In pixels of 0..255 on orthonormal principal axes no prior comes near the paper's -574: a single Gaussian has
+-333, the mixtures of the study lie between -311 and -334, and a change of unit c adds -50 log c (pixels of 0..1: +277).
+But -574 is -312 less 262, and half the sum of the logs of the 50 variances is 262.1: the level of the same images on
+principal axes as long as the standard deviation along them (loadings instead of orthonormal axes). We cannot know that
+this is what was done, but on such axes (`--axes long`, the default) the published prior gives the published level
+within its standard error at 10,000 images.
 
-**How many clusters.** The prior's scale decides most of it, the start the rest. The scale matrix is spherical, so on long axes, whose
-variances spread over three orders of magnitude instead of one and a half, only the leading components can tell clusters apart and
-many of the 80 components die out; on orthonormal axes the same prior keeps nearly all 80, and a ten times vaguer one about 20. From
-k-means with 80 centres (the default) about as many clusters remain as the paper found; from the random responsibilities with which
-the published software starts, fewer. The bound itself prefers fewer still: merges that raise it go on to about 10 clusters, and the
-held-out density hardly changes (`study`). Clusters are counted as components that are the most probable one of some image.
+**How many clusters.** The prior's scale decides most of it, the start the rest. The scale matrix is spherical, so on
+long axes, whose variances spread over three orders of magnitude instead of one and a half, only the leading components
+can tell clusters apart and many of the 80 components die out; on orthonormal axes the same prior keeps nearly all 80,
+and a ten times vaguer one about 20. From k-means with 80 centres (the default) about as many clusters remain as the
+paper found; from the random responsibilities with which the published software starts, fewer. The bound itself prefers
+fewer still: merges that raise it go on to about 10 clusters, and the held-out density hardly changes (`study`).
+Clusters are counted as components that are the most probable one of some image.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtree import DPMixtureVB
 from dtree.core.families import Gaussian
-from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.variational.escapes import escape
 from dtree.variational.fitting import InMemory, ascend
 from dtree.variational.starts import kmeans_labels

@@ -1,7 +1,7 @@
 """The peers: how each clusters rows, which of them are installed, and in which version.
 
-A peer takes standardised rows (n, d) and the number of classes, and returns labels (n,) and, if it is hierarchical, a linkage matrix. Those
-that need the number of classes are given it and marked so.
+A peer takes standardised rows (n, d) and the number of classes, and returns labels (n,) and, if it is hierarchical, a
+linkage matrix. Those that need the number of classes are given it and marked so.
 """
 
 from __future__ import annotations

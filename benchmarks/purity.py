@@ -3,8 +3,8 @@
     python -m benchmarks.purity --data DIR
 
 As in the paper: Bernoulli BHC on binary data (newsgroups, digits and spambase binarised), Gaussian BHC on real
-data (glass, synthetic); the linkages use Euclidean distance. Each fold is a random part of the rows; hyperparameters are
-chosen by the evidence on the fold itself.
+data (glass, synthetic); the linkages use Euclidean distance. Each fold is a random part of the rows; hyperparameters
+are chosen by the evidence on the fold itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How a pass grows with workers: a real scheduler with many small simulated workers, and a model of discrete events beside it.
+"""How a pass grows with workers: a real scheduler with many small simulated workers, and a model of discrete events
+beside it.
 
 python -m benchmarks.scaling [--workers 10,50,200] [--rates 20,60] [--rows 1000000000] [--chunk-rows 1000000]
 python -m benchmarks.scaling --write deploy/SCALING.md      also puts the tables where the document has them
@@ -9,8 +10,8 @@ python -m benchmarks.scaling --write deploy/SCALING.md      also puts the tables
    scheduler with many workers whose chunk tasks sleep for as long as the rows would take.
 3. The model is compared with that, then asked about clusters of up to 1,000 workers, each in a process of its own.
 
-Workers that sleep need no core, so two cores are enough; but they share ten processes, in which they wait for each other
-between tasks: the model is told so when it is compared, and not when it extrapolates.
+Workers that sleep need no core, so two cores are enough; but they share ten processes, in which they wait for each
+other between tasks: the model is told so when it is compared, and not when it extrapolates.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from benchmarks.scaling_model import Costs, Outcome, model_pass
 from dtree.core.families import Gaussian, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
-from dtree.engine.execute import OnCluster
+from dtree.engine.on_cluster import OnCluster
 from dtree.kmeans.passes import ChunkSums, assign_chunk, combine_sums, consolidate
 from dtree.kmeans.scoring import Scorer
 
@@ -98,7 +99,7 @@ def combine_task(parts: list[ChunkSums]) -> ChunkSums:
     return combine_sums(None, parts)  # type: ignore[arg-type]  # without births no model is asked
 
 
-def centre_task(seconds: float, sums: ChunkSums) -> float:
+def centre_task(pairs: object, seconds: float, sums: ChunkSums) -> float:
     """As long as the central task would take; the sum shows that every chunk arrived."""
     time.sleep(seconds)
     return float(sums.statistics[0, 0])
@@ -160,9 +161,9 @@ def _cpu_of(pids: list[int]) -> float:
 def real_pass(client: Client, chunks: np.ndarray, centre: float) -> float:
     """Seconds of one pass with the engine's task graph."""
     began = time.perf_counter()
-    seen = OnCluster(client).map_reduce(
-        chunk_task, [(float(seconds),) for seconds in chunks], combine_task, finish=centre_task, finish_with=(centre,)
-    )
+    cluster = OnCluster(client)
+    sums = cluster.map_reduce(chunk_task, [(float(seconds),) for seconds in chunks], combine_task)
+    seen = cluster.central(centre_task, centre, sums)
     assert seen == chunks.shape[0], "some chunk was lost or added twice"
     return time.perf_counter() - began
 

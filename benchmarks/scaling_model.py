@@ -1,8 +1,8 @@
-"""A pass on a cluster as discrete events: the client hands over a graph, one scheduler serves one message after the other,
-every worker runs one task at a time and holds one more, sums are combined eight at a time.
+"""A pass on a cluster as discrete events: the client hands over a graph, one scheduler serves one message after the
+other, every worker runs one task at a time and holds one more, sums are combined eight at a time.
 
-It knows nothing of Dask but the costs it is given and how often a worker reports, so it can be asked about clusters that nobody here has; `benchmarks.scaling`
-compares it with a real scheduler where both can be had.
+It knows nothing of Dask but the costs it is given and how often a worker reports, so it can be asked about clusters
+that nobody here has; `benchmarks.scaling` compares it with a real scheduler where both can be had.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Outcome(NamedTuple):
 def model_pass(chunks: np.ndarray, workers: int, costs: Costs, hosts: int | None = None) -> Outcome:
     """One pass over chunks that take `chunks` (n,) seconds each.
 
-    hosts : how many processes hold the workers; None for one each. (A simulation keeps many in one process, where they wait
-    for each other between tasks.)
+    hosts : how many processes hold the workers; None for one each. (A simulation keeps many in one process, where they
+        wait for each other between tasks.)
 
     >>> free = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     >>> model_pass(np.full(20, 2.0), 10, free)

@@ -1,8 +1,9 @@
 """Variational mixtures: seconds per iteration beside scikit-learn, and the first experiment of [KWT07] at reduced size.
 
     python -m benchmarks.vb speed [--case 20000 10]     # one run, same prior, same start
-    python -m benchmarks.vb heldout                      # held-out log density of the six variants on synthetic Gaussians
-    python -m benchmarks.vb dask                         # the E-step as a pass of workers: rows per second, memory of workers
+    python -m benchmarks.vb heldout                      # held-out log density of the six variants on synthetic
+    Gaussians python -m benchmarks.vb dask                         # the E-step as a pass of workers: rows per second,
+    memory of workers
 
 Both sides of `speed` are one process, may use the same BLAS threads, and are timed as often, the best of each kept.
 scikit-learn's `dirichlet_distribution` model with weight prior alpha/T is exactly FSD, so answers are compared before
@@ -25,8 +26,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
+from dtree import DPMixtureVB
 from dtree.core.families import Gaussian
-from dtree.engine.variational_estimator import DPMixtureVB
 from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.predictive import log_predictive
 from dtree.variational.starts import kmeans_labels, one_hot
@@ -154,7 +155,8 @@ def speed_case(rows: int, d: int, iterations: int, repeats: int) -> None:
 def separated_gaussians(
     random: np.random.Generator, rows: int = 200, test_rows: int = 1000, d: int = 16, size: int = 10
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Training rows, test rows and training labels from equally likely Gaussians, 2-separated in the sense of Dasgupta (1999)."""
+    """Training rows, test rows and training labels from equally likely Gaussians, 2-separated in the sense of Dasgupta
+    (1999)."""
     means = random.normal(size=(size, d))
     factors, largest = [], []
     for _ in range(size):
@@ -219,13 +221,15 @@ def print_heldout(scores: dict[str, np.ndarray]) -> None:
 def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12, passes: int = 3) -> str:
     """Fit O-CTSB by passes of workers over a data set on disk, which is removed afterwards; prints what each pass took.
 
-    Returns a line of the table: the fastest pass, and the largest memory of a worker from the first look at the rows to their labels.
+    Returns a line of the table: the fastest pass, and the largest memory of a worker from the first look at the rows to
+    their labels.
     """
     import psutil
 
-    from dtree.cli.engine import make_rows
+    from dtree.cli.demo import make_rows
     from dtree.engine.cluster import cluster_client
-    from dtree.engine.variational import fit_variational
+    from dtree.engine.drive import Given, Place, drive
+    from dtree.methods.variational import Settings, Variational
 
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"rows-{rows}.zarr"
@@ -252,15 +256,16 @@ def dask_case(folder: Path, rows: int, workers: int, d: int = 8, size: int = 12,
         try:
             begun = time.perf_counter()
             print(f"{'pass':>6}{'bound (approx.)':>20}{'clusters':>10}{'seconds':>10}{'rows/s':>14}{'largest MB':>14}")
-            model = fit_variational(
-                data, folder / f"run-{rows}-{time.time_ns()}.zarr", "O-CTSB", "gaussian", TRUNCATION, max_iter=passes,
-                tol=0.0, client=client, progress=show,
-            )  # fmt: skip
+            settings = Settings("O-CTSB", "gaussian", TRUNCATION, max_iter=passes, tol=0.0)
+            place = Place(folder / f"run-{rows}-{time.time_ns()}.zarr", client=client)
+            run = drive(Variational(), settings, Given(data), place, progress=show)
         finally:
             done.set()
             watcher.join()
     took = time.perf_counter() - begun
-    print(f"{rows:,} rows, {workers} workers: {model.n_clusters_} clusters (made with {size}), {took:.0f} s in all")
+    print(
+        f"{rows:,} rows, {workers} workers: {run.fitted(Variational.Fitted).n_clusters} clusters (made with {size}), {took:.0f} s in all"
+    )
     shutil.rmtree(data)
     best = min(seconds)
     return f"| {rows:,} | {4e-6 * rows * d:,.0f} | {best:.2f} | {rows / best:,.0f} | {peak[0] / 1e6:.0f} | {took:.0f} |"

@@ -12,17 +12,19 @@ if [ $# -lt 3 ]; then
 fi
 scheduler=$1 data=$2 run=$3
 shift 3
-for checkpoint in "$run"/checkpoints/gen-*; do
-    if [ -e "$checkpoint" ]; then
+# A finished run has labels and no checkpoints any more: resuming it says what was found.
+for begun in "$run"/checkpoints/gen-* "$run"/labels; do
+    if [ -e "$begun" ]; then
         exec dtree resume "$run" --scheduler "$scheduler"
     fi
 done
 if [ -e "$run" ]; then
-    # A run that died before its first checkpoint has lost nothing but a look at the data: start over. Whatever else the folder
-    # may be, it is left alone.
+    # A run that died before its first checkpoint has lost nothing but a look at the data: start over. Whatever else
+    # the folder may be, it is left alone.
     for found in "$run"/* "$run"/.[!.]*; do
         case ${found##*/} in
-        zarr.json | .zarr.json-* | model | checkpoints | passes | staged | '*' | '.[!.]*') ;;
+        zarr.json | settings | prepared | checkpoints | passes | staged | '*' | '.[!.]*') ;;
+        .zarr.json.partial-* | .settings.partial-* | .prepared.partial-*) ;;
         *)
             echo "$run is in the way: it holds $found, and no checkpoint to carry on from" >&2
             exit 2

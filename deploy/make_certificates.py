@@ -2,10 +2,10 @@
 
     python make_certificates.py certs --host scheduler.example.org
 
-writes `ca.pem`, `ca-key.pem`, `cert.pem` and `key.pem` into the folder `certs`. Files that are still good are kept, so the
-command can be repeated at every start. Dask lets in whoever presents a certificate signed by the authority, and whoever is let
-in can run code on the workers: `key.pem` is a password, and `ca-key.pem`, which can make more of them, is not needed by any
-running process (keep it elsewhere, or never write it with --discard-authority-key).
+writes `ca.pem`, `ca-key.pem`, `cert.pem` and `key.pem` into the folder `certs`. Files that are still good are kept, so
+the command can be repeated at every start. Dask lets in whoever presents a certificate signed by the authority, and
+whoever is let in can run code on the workers: `key.pem` is a password, and `ca-key.pem`, which can make more of them,
+is not needed by any running process (keep it elsewhere, or never write it with --discard-authority-key).
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ import pytest
 # Families made up by tests stay out of the cache of kernels that programs use.
 os.environ.setdefault("DTREE_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "dtree-kernels"))
 
-# A shell starts jobs in the background deaf to Ctrl-C, and their children inherit that; programs under test must hear it.
+# A shell starts jobs in the background deaf to Ctrl-C, and their children inherit that; programs under test must hear
+# it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

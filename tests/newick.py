@@ -1,4 +1,5 @@
-"""A small reader of Newick text, independent of the writer: nested lists of names, and branch lengths summed to the leaves."""
+"""A small reader of Newick text, independent of the writer: nested lists of names, and branch lengths summed to the
+leaves."""
 
 from __future__ import annotations
 

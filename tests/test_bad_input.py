@@ -16,7 +16,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from dtree.cli.app import app
-from dtree.estimators import BHC
+from dtree.estimators.bhc import BHC
 
 ROOT = Path(__file__).resolve().parents[1]
 RIGHT = None  # in the place of a sentence: this input is unusual, but there is a right answer
@@ -205,7 +205,7 @@ BAD_COMMANDS: dict[str, tuple[str, str]] = {
     "text": ("fit text.csv --out new.zarr", "the column 'b' holds text"),
     "a folder for data": ("fit . --out new.zarr", "unknown ending"),
     "no such labels": ("fit good.csv --labels-column species --out new.zarr", "has no column 'species'"),
-    "existing output": ("fit good.csv --labels-column kind --out run.zarr", "exists already"),
+    "existing output": ("fit good.csv --labels-column kind --out run.zarr", "already holds a run"),
     "output that is not a run": ("fit good.csv --labels-column kind --out good.csv --overwrite", "is not a dtree run"),
     "output in no folder": ("fit good.csv --labels-column kind --out nowhere/run.zarr", "does not exist"),
     "output below a file": ("fit good.csv --labels-column kind --out good.csv/run.zarr", "is not a folder"),
@@ -221,8 +221,11 @@ BAD_COMMANDS: dict[str, tuple[str, str]] = {
     "info on data": ("info good.csv", "a run is a folder"),
     "info on another folder": ("info .", "zarr.json"),
     "predict with nothing": ("predict nowhere.zarr good.csv --out new.csv", "there is no run"),
-    "predict with too few features": ("predict run.zarr narrow.csv --out new.csv", "lacks features .*'b'"),
-    "predict with too many features": ("predict run.zarr wide.npy --out new.csv", "has 5 features but the run was fitted to 2"),
+    "predict with too few features": ("predict run.zarr narrow.csv --out new.csv", "lack features .*'b'"),
+    "predict with too many features": (
+        "predict run.zarr wide.npy --out new.csv",
+        "have 5 columns but the run was fitted on 2",
+    ),
     "predict into an unknown ending": ("predict run.zarr good.csv --out new.doc", "unknown ending"),
     "predict into an existing file": ("predict run.zarr good.csv --out good.csv", "exists already"),
     "predict into a folder": ("predict run.zarr good.csv --out run.zarr/x.csv/y.csv", "does not exist"),
@@ -295,7 +298,7 @@ def test_a_numerical_failure_is_not_the_users_mistake(fitted: Path, monkeypatch:
     def singular(*_: Any) -> None:
         raise np.linalg.LinAlgError("Singular matrix")
 
-    monkeypatch.setattr(BHC, "fit", singular)
+    monkeypatch.setattr("dtree.methods.bhc.BHC.finish", singular)
     result = CliRunner().invoke(
         app, ["fit", f"{fitted}/good.csv", "--labels-column", "kind", "--out", f"{fitted}/new.zarr"]
     )
@@ -307,12 +310,12 @@ def test_a_failure_that_is_nobodys_mistake(fitted: Path, monkeypatch: pytest.Mon
     def full_disk(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dtree.store.commit.flush_to_disk", full_disk)
+    monkeypatch.setattr("dtree.runs.commit.flush_to_disk", full_disk)
     before = _listing(fitted)
     result = CliRunner().invoke(
         app, ["fit", f"{fitted}/good.csv", "--labels-column", "kind", "--out", f"{fitted}/new.zarr"]
     )
     assert result.exit_code == 1
     assert "The run failed" in result.stderr
-    assert "No space left on device" in result.stderr
+    assert "is full: free some space and fit again, nothing was kept" in result.stderr
     assert _listing(fitted) == before

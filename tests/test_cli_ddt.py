@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import pandas
 import pytest
 import zarr
 from typer.testing import CliRunner
@@ -16,7 +17,8 @@ from typer.testing import CliRunner
 import dtree
 from dtree.cli.app import app
 from dtree.diffusion.prior import sample_data
-from dtree.engine.diffusion import steps_done
+from dtree.engine.drive import job_of
+from dtree.runs.run import Run
 
 ROWS = sample_data(16, 2, noise=0.02, rng=np.random.default_rng(0))[0]
 NAMES = np.array([f"row {i}" for i in range(16)])
@@ -68,19 +70,19 @@ def test_features_are_found_by_name_and_a_run_is_replaced_when_asked(tmp_path):
     run("ddt", here, "--out", out, "--clusters", 3, *QUICK)
     assert "--overwrite" in run("ddt", here, "--out", out, *QUICK, code=2)
     run("ddt", here, "--out", out, "--clusters", 4, "--overwrite", *QUICK)
-    model = dtree.open(out)
+    model, frame = dtree.open(out), pandas.DataFrame(ROWS, columns=["width", "height"])
     assert model.n_clusters_ == 4
     for target in ("labels.npz", "labels.zarr"):
         run("predict", out, there, "--out", tmp_path / target)
-    assert np.array_equal(np.load(tmp_path / "labels.npz")["log_density"], model.score_samples(ROWS))
+    assert np.array_equal(np.load(tmp_path / "labels.npz")["log_density"], model.score_samples(frame))
     assert np.array_equal(
-        zarr.open(str(tmp_path / "labels.zarr"), mode="r")["log_density"][:], model.score_samples(ROWS)
+        zarr.open(str(tmp_path / "labels.zarr"), mode="r")["log_density"][:], model.score_samples(frame)
     )
     again = ("predict", out, there, "--out", tmp_path / "labels.zarr")
     assert "--overwrite" in run(*again, code=2)
     zarr.open(str(tmp_path / "labels.zarr"), mode="r+")["labels"][:] = 99
     run(*again, "--overwrite")
-    assert np.array_equal(zarr.open(str(tmp_path / "labels.zarr"), mode="r")["labels"][:], model.predict(ROWS))
+    assert np.array_equal(zarr.open(str(tmp_path / "labels.zarr"), mode="r")["labels"][:], model.predict(frame))
     # only predictions are ever replaced
     assert "does not hold predictions" in run("predict", out, there, "--out", out, "--overwrite", code=2)
     run("report", out, "-o", tmp_path / "report.html")
@@ -130,7 +132,9 @@ def test_ctrl_c_leaves_a_run_that_is_resumed(tmp_path):
     assert process.returncode == 130, told
     assert "dtree resume" in told
     assert "not finished" in run("info", out)
-    done, length = steps_done(out)
+    job = job_of(Run.open(out))
+    done, length = job.method.steps_done(job)
     assert done < length == 10002
+    assert f"{done:,} of 10,002 steps done" in run("info", out)
     assert "log evidence of the best tree" in run("resume", out)
-    assert steps_done(out) == (length, length)
+    assert Run.open(out).header.done

@@ -69,11 +69,10 @@ def test_names_of_the_rows_where_a_run_has_none(folder: Path, tmp_path: Path) ->
 
 
 def test_a_run_in_passes(tmp_path: Path) -> None:
-    from dtree.engine.fit import fit_dataset
-
     data = nested_creatures(200)
     pandas.DataFrame(data.X, columns=data.feature_names).to_parquet(tmp_path / "creatures.parquet")
-    fit_dataset(tmp_path / "creatures.parquet", tmp_path / "run.zarr", "gaussian-diag", seed=0)
+    words = ["--method", "bayes-kmeans", "--family", "gaussian-diag", "--out", f"{tmp_path}/run.zarr"]
+    assert _invoke("fit", f"{tmp_path}/creatures.parquet", *words).exit_code == 0
     result = _invoke("report", f"{tmp_path}/run.zarr", "-o", f"{tmp_path}/page.html", "--title", "Two hundred")
     assert result.exit_code == 0, result.output
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import dtree
 from dtree.cli.app import app
-from dtree.engine.chain_folder import ChainRun
+from dtree.runs.run import Run
 from tests.faults.conftest import wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,14 +67,14 @@ def test_predict_writes_labels_and_densities(folder: Path, tmp_path: Path) -> No
     wide = _run(
         "predict", str(folder / "run.zarr"), str(tmp_path / "wide.npy"), "--out", str(tmp_path / "w.csv"), code=2
     )
-    assert "5 features" in wide.output
+    assert "5 columns but the run was fitted on 2" in wide.output
 
 
 def test_a_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", rows(20))
     words = ["sample", str(tmp_path / "x.npy"), "--out", str(tmp_path / "run.zarr"), "--chains", "1", *FEW]
     _run(*words, "--draws", "5")
-    assert "give --overwrite" in _run(*words, "--draws", "7", code=2).output
+    assert "--overwrite" in _run(*words, "--draws", "7", code=2).output
     assert f"run: {tmp_path / 'run.zarr'}" in _run(*words, "--draws", "7", "--overwrite").output
     assert dtree.open(tmp_path / "run.zarr").partitions_.shape == (1, 7, 20)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.zarr", "x.npy"]
@@ -159,19 +159,19 @@ def test_interrupted_chains_can_be_resumed_on_two_workers(tmp_path: Path) -> Non
         cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
-        wait_for(lambda: any((tmp_path / "run.zarr" / "chains").glob("*/block-*")), 180)
+        wait_for(lambda: any((tmp_path / "run.zarr" / "parts").glob("*/gen-*")), 180)
         process.send_signal(signal.SIGINT)
         text, _ = process.communicate(timeout=120)
     finally:
         process.kill()
     assert "dtree resume run.zarr" in text
     assert process.returncode == 130
-    assert not ChainRun(tmp_path / "run.zarr").done
+    assert not Run.open(tmp_path / "run.zarr").header.done
     assert "not finished" in _run("info", str(tmp_path / "run.zarr")).stdout
     done = subprocess.run(
         [*command, "resume", "run.zarr", "--workers", "2"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "2 chains of 4000 draws" in done.stdout
+    assert "2 chains of 4,000 draws" in done.stdout
     twin = dtree.DPMixtureMCMC("gibbs", "gaussian-diag", chains=2, draws=4000, random_state=3).fit(rows(200))
     assert np.array_equal(dtree.open(tmp_path / "run.zarr").partitions_, twin.partitions_)

@@ -37,11 +37,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vb")
     np.save(folder / "x.npy", rows())
     fitted = _run("vb", folder / "x.npy", "--variant", "O-TSB", "--truncation", 8, "--out", folder / "run.zarr")
-    assert "300 rows: 3 clusters" in fitted.output
+    assert "300 rows, 3 features: 3 clusters" in fitted.output
     assert "log evidence at least" in fitted.output
-    assert "iteration 1: ELBO" in fitted.output
-    assert "rows/s" in fitted.output
     return folder
+
+
+def test_passes_are_told_one_by_one(folder: Path, tmp_path: Path) -> None:
+    words = ["--variant", "O-TSB", "--truncation", 8, "--sample-rows", 100, "--out", tmp_path / "run.zarr"]
+    fitted = _run("vb", folder / "x.npy", *words).output
+    assert "300 rows, 3 features: 3 clusters after" in fitted
+    assert "pass" in fitted
+    assert "iteration 1: ELBO" in fitted
+    assert "rows/s" in fitted
+    assert np.array_equal(dtree.open(tmp_path / "run.zarr").labels_, dtree.open(folder / "run.zarr").labels_)
 
 
 def test_the_run_opens_as_the_estimator_python_would_fit(folder: Path) -> None:
@@ -125,7 +133,7 @@ def test_names_of_rows_and_features_reach_every_command(tmp_path: Path) -> None:
     said = _run("info", run).output
     assert "features: 'length', 'same', 'width', 'height'" in said
     assert "1 constant column left out: 'same'" in said
-    assert ["cluster", "rows", "weight", *names] in [line.split() for line in said.splitlines()]
+    assert ["cluster", "rows", "weight", *names, "for", "example"] in [line.split() for line in said.splitlines()]
     frame[["height", "same", "length", "width"]].to_csv(tmp_path / "turned.csv", index_label="name")
     for ending in ("csv", "zarr"):
         _run("predict", run, tmp_path / "turned.csv", "--out", tmp_path / f"labels.{ending}")
@@ -134,8 +142,9 @@ def test_names_of_rows_and_features_reach_every_command(tmp_path: Path) -> None:
     assert written["label"].tolist() == model.labels_.tolist()
     assert np.array_equal(zarr.open_array(str(tmp_path / "labels.zarr" / "labels"), mode="r")[...], model.labels_)
     frame[["height"]].to_csv(tmp_path / "short.csv", index=False)
-    assert "lacks features" in _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / "s.csv", code=2).output
-    assert "lack features" in _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / "s.zarr", code=2).output
+    for target in ("s.csv", "s.zarr"):
+        lacking = _run("predict", run, tmp_path / "short.csv", "--out", tmp_path / target, code=2).output
+        assert "the rows lack features that the run was fitted on: 'length', 'same', 'width'" in lacking
     _run("report", run, "--out", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "leaf 7" in page
@@ -175,7 +184,7 @@ def test_bad_files_get_one_sentence(folder: Path, tmp_path: Path, kind: str) -> 
         data = tmp_path / "nan.npy"
         np.save(data, np.where(rows() > 9.0, np.nan, rows()))
     result = _run("vb", data, "--out", out, code=2)
-    assert {"missing": "there is no file", "exists": "exists already", "nan": "holds NaN"}[kind] in result.output
+    assert {"missing": "there is no file", "exists": "already holds a run", "nan": "holds NaN"}[kind] in result.output
 
 
 def test_constant_and_dependent_columns(tmp_path: Path) -> None:
@@ -211,5 +220,5 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "'dtree resume run.zarr' carries on" in said
     assert " done; 'dtree resume" in _run("info", tmp_path / "run.zarr").output
-    with pytest.raises(ValueError, match="is not finished: resume it"):
+    with pytest.raises(ValueError, match="is not finished: 'dtree resume"):
         dtree.open(tmp_path / "run.zarr")

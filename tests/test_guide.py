@@ -44,7 +44,7 @@ def test_parameters_become_a_list():
         "Count.\n\nParameters\n----------\nrows : how many,\n    at least 1.\nseed : of chance.\n\nA : b.\n\n---\nx : y"
     )
     assert entries_as_list(docstring).splitlines() == [
-        "Count.", "", "**Parameters**", "", "- **rows**: how many,", "    at least 1.", "- **seed**: of chance.", "", "A : b.", "", "---", "x : y",
+        "Count.", "", "**Parameters**", "", "- **rows**: how many,", "    at least 1.", "- **seed**: of chance.", "", "A : b.", "", "---", "x : y",  # noqa: E501
     ]  # fmt: skip
 
 

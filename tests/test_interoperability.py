@@ -158,7 +158,7 @@ def test_mixtures_in_a_grid_search() -> None:
 
 def test_labels_and_tree_live_in_anndata(tree: Any, tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install anndata")
-    plain = {side: pandas.DataFrame(index=pandas.Index(names, dtype=object)) for side, names in (("obs", DATA.row_names), ("var", DATA.feature_names))}  # fmt: skip
+    plain = {side: pandas.DataFrame(index=pandas.Index(names, dtype=object)) for side, names in (("obs", DATA.row_names), ("var", DATA.feature_names))}  # fmt: skip  # noqa: E501
     annotated = anndata.AnnData(DATA.X, **plain)
     model = dtree.BHC("gaussian-diag").fit(annotated)
     assert model.row_names_.tolist() == DATA.row_names

@@ -1,4 +1,6 @@
-"""The page of the papers done again: the rule of its verdicts is tested beside them; here what the page says and holds."""
+"""The page of the papers done again: the rule of its verdicts is tested beside them.
+
+here what the page says and holds."""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def test_a_failure_is_reported_and_not_hidden(setting: Setting, tmp_path: Path) 
         """Differ."""
         return [Row("height", "1 m", "2 m", DIFFERS, "measured twice")], None
 
-    paper = Paper("short", "Short, A paper, 2000", [Experiment("a", "Table 1", "high", broken), Experiment("b", "Table 2", "low", differing)], [])  # fmt: skip
+    paper = Paper("short", "Short, A paper, 2000", [Experiment("a", "Table 1", "high", broken), Experiment("b", "Table 2", "low", differing)], [])  # fmt: skip  # noqa: E501
     for experiment in paper.experiments:
         run(paper, experiment, setting).save(tmp_path / "results")
     page = html([paper], tmp_path / "results", setting.pictures)

@@ -1,4 +1,5 @@
-"""Every experiment of the papers still fits the benchmarks it calls: quickly by its imports, and to the end on made-up data."""
+"""Every experiment of the papers still fits the benchmarks it calls: quickly by its imports, and to the end on made-up
+data."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def test_what_is_imported_when_an_experiment_runs_is_there(module: ModuleType) -
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Archives with the names, keys and shapes of the real ones where an experiment relies on them, smaller elsewhere."""
+    """Archives with the names, keys and shapes of the real ones where an experiment relies on them, smaller elsewhere."""  # noqa: E501
     folder = tmp_path_factory.mktemp("data")
     random = np.random.default_rng(0)
 
@@ -41,7 +42,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         X = random.normal(size=(k, d))[y] * 4 + random.normal(size=(n, d))
         np.savez(folder / f"{name}.npz", X=X, y=y, **more)
 
-    for name, n, d, k in (("iris", 150, 4, 3), ("abalone", 620, 8, 4), ("wine", 178, 13, 3), ("glass", 214, 9, 4), ("tgmcmc_toy", 130, 2, 3), ("tgmcmc_10k", 300, 6, 5), ("howells_skulls_substitute", 300, 12, 2), ("prostate_yu2004", 320, 12, 3)):  # fmt: skip
+    for name, n, d, k in (("iris", 150, 4, 3), ("abalone", 620, 8, 4), ("wine", 178, 13, 3), ("glass", 214, 9, 4), ("tgmcmc_toy", 130, 2, 3), ("tgmcmc_10k", 300, 6, 5), ("howells_skulls_substitute", 300, 12, 2), ("prostate_yu2004", 320, 12, 3)):  # fmt: skip  # noqa: E501
         classes(name, n, d, k)
     y = random.integers(10, size=1797)
     np.savez(folder / "digits.npz", X=random.binomial(16, random.random((10, 64))[y]), y=y)
@@ -52,7 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = random.poisson(random.gamma(0.1, 1.0, (4, 600))[four]).astype(float)
     words[:, 0] += 1.0
     some, names = (words[:, :50] > 0).astype(np.uint8), np.array([f"word{i}" for i in range(50)])
-    np.savez(folder / "newsgroups4_800x50.npz", X=some, y=four, feature_names=names, target_names=np.array(list("abcd")))  # fmt: skip
+    np.savez(folder / "newsgroups4_800x50.npz", X=some, y=four, feature_names=names, target_names=np.array(list("abcd")))  # fmt: skip  # noqa: E501
     for name, counts in (("newsgroups4", words), ("nips", words[:120])):
         csr = sparse.csr_array(counts)
         np.savez(folder / f"{name}.npz", data=csr.data, indices=csr.indices, indptr=csr.indptr, shape=csr.shape, y=four)

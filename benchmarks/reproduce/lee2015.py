@@ -1,4 +1,5 @@
-"""Lee & Choi, Tree-guided MCMC inference for normalized random measure mixture models, NIPS 2015 (and its journal reprint)."""
+"""Lee & Choi, Tree-guided MCMC inference for normalized random measure mixture models, NIPS 2015 (and its journal
+reprint)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@
 | a claim with a threshold | the threshold, stated in the row, is met | it is missed by less than a factor of two | else |
 | a time | ours is not longer | up to twice as long | else |
 
-Times say little across fifteen years of machines, and "differs" does not mean "wrong": the note of a row says what is known.
+Times say little across fifteen years of machines, and "differs" does not mean "wrong": the note of a row says what is
+known.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Setting:
 
 @dataclass
 class Experiment:
-    """One table or figure of a paper; `run` returns rows and names of pictures in `Setting.pictures` with spaces between, or None."""
+    """One table or figure of a paper; `run` returns rows and names of pictures in `Setting.pictures` with spaces
+    between, or None."""
 
     key: str
     where: str
@@ -153,7 +155,8 @@ def wins_verdict(differences: object) -> str:
 
 
 def threshold_verdict(value: float, threshold: float) -> str:
-    """The verdict on a claim that something reaches a threshold; a negative threshold is a loss that may not be exceeded.
+    """The verdict on a claim that something reaches a threshold; a negative threshold is a loss that may not be
+    exceeded.
 
     >>> threshold_verdict(0.9, 0.8), threshold_verdict(0.5, 0.8), threshold_verdict(0.1, 0.8)
     ('reproduced', 'close', 'differs')

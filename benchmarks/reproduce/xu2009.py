@@ -152,7 +152,8 @@ def _gain(model: Any) -> float:
 
 
 def _binary(setting: Setting) -> list[tuple[str, np.ndarray, int]]:
-    """Digits, posts with the 500 words most telling of their group, and mails, all as zeros and ones, and the paper's rows."""
+    """Digits, posts with the 500 words most telling of their group, and mails, all as zeros and ones, and the paper's
+    rows."""
     digits, spam, news = (load(setting.data, name) for name in ("digits", "spambase", "newsgroups4"))
     has = np.asarray((news["X"].toarray() > 0), dtype=float)
     share = np.array([has[news["y"] == k].mean(axis=0) for k in np.unique(news["y"])])
@@ -165,7 +166,8 @@ def _binary(setting: Setting) -> list[tuple[str, np.ndarray, int]]:
 
 
 def figure_8(setting: Setting) -> tuple[list[Row], str | None]:
-    """Bayes K-means BHC as printed beside BHC: evidence, clusters, time, with full covariances and with independent features."""
+    """Bayes K-means BHC as printed beside BHC: evidence, clusters, time, with full covariances and with independent
+    features."""
     rows = []
     clusters = {"iris": 4, "abalone": 31, "wine": 5}
     for kind, words in (("gaussian", "full covariance"), ("gaussian-diag", "independent features")):
@@ -186,7 +188,8 @@ def figure_8(setting: Setting) -> tuple[list[Row], str | None]:
 
 
 class Race(NamedTuple):
-    """BHC beside Bayes K-means BHC: BHC's bound, what the other's is above it a row (as printed, as dtree does it), clusters, seconds."""
+    """BHC beside Bayes K-means BHC: BHC's bound, what the other's is above it a row (as printed, as dtree does it),
+    clusters, seconds."""
 
     bound: float
     gaps: list[float]

@@ -2,8 +2,9 @@
 
     python deploy/slurm/run_on_slurm.py big.zarr run.zarr --jobs 8 --cores 16 --memory 20GB -- --family gaussian-diag
 
-starts a Dask scheduler here and keeps 8 Slurm jobs of 16 one-thread workers each. What follows `--` goes to `dtree fit`. Data, run
-and certificates must be on a file system that all nodes see. Needs `pip install dask-jobqueue` beside dtree.
+starts a Dask scheduler here and keeps 8 Slurm jobs of 16 one-thread workers each. What follows `--` goes to `dtree
+fit`. Data, run and certificates must be on a file system that all nodes see. Needs `pip install dask-jobqueue` beside
+dtree.
 """
 
 from __future__ import annotations
@@ -107,20 +108,26 @@ def cluster_settings(options: argparse.Namespace, certificates: Path) -> dict[st
 
 
 def command(options: argparse.Namespace, scheduler: str, certificates: Path) -> list[str]:
-    """`dtree fit`, or `dtree resume` when there is a checkpoint to carry on from."""
+    """`dtree fit`, or `dtree resume` of a run that has begun."""
     where = ["--scheduler", scheduler, "--tls-ca", str(certificates / "ca.pem")]
     where += ["--tls-cert", str(certificates / "cert.pem"), "--tls-key", str(certificates / "key.pem")]
-    if any((options.run / "checkpoints").glob("gen-*")):
+    if has_begun(options.run):
         return ["dtree", "resume", str(options.run), *where]
     return ["dtree", "fit", options.data, "--out", str(options.run), *where, *options.options]
 
 
+def has_begun(run: Path) -> bool:
+    """Whether there is a checkpoint to carry on from; a finished run has labels and no checkpoints any more."""
+    return (run / "labels").exists() or any((run / "checkpoints").glob("gen-*"))
+
+
 def clear_unborn(run: Path) -> None:
     """Remove a run that died before its first checkpoint, and nothing else; see `fit_or_resume.sh`."""
-    parts = ("zarr.json", ".zarr.json-", "model", "checkpoints", "passes", "staged")
-    if not run.is_dir() or run.is_symlink() or any((run / "checkpoints").glob("gen-*")):
+    parts = ("zarr.json", "settings", "prepared", "checkpoints", "passes", "staged")
+    partial = tuple(f".{part}.partial-" for part in parts[:3])
+    if not run.is_dir() or run.is_symlink() or has_begun(run):
         return
-    if all(found.name.startswith(parts[1]) or found.name in parts for found in run.iterdir()):
+    if all(found.name.startswith(partial) or found.name in parts for found in run.iterdir()):
         shutil.rmtree(run)
 
 

@@ -1,7 +1,5 @@
 """`dtree bench`: how fast dtree is on this machine, beside SciPy's average linkage."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable
@@ -13,15 +11,15 @@ from dtree.cli.console import err, out, say, with_exit_codes
 
 
 @with_exit_codes
-def bench(
+def command(
     rows: Annotated[int, typer.Option(min=10, max=50_000, help="Rows of the largest tree.")] = 4000,
     features: Annotated[int, typer.Option(min=1, max=200, help="Features of each row.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up rows.")] = 0,
 ) -> None:
     """Time exact trees of made-up rows here, beside SciPy's average linkage, and say on what machine.
 
-    Kernels are compiled and every tree is checked before anything is timed; the best of three counts. The comparison with
-    more peers on real data is in the repository: `python -m benchmarks`.
+    Kernels are compiled and every tree is checked before anything is timed; the best of three counts. The comparison
+    with more peers on real data is in the repository: `python -m benchmarks`.
 
     Example: `dtree bench --rows 500 --features 4`
     """
@@ -33,11 +31,11 @@ def bench(
     from dtree.core.model import Model
     from dtree.core.priors import DirichletProcess
     from dtree.hierarchy.bhc import build_tree
-    from dtree.store.run import versions
+    from dtree.runs.header import versions_here
 
     rng = np.random.default_rng(seed)
     X = 3.0 * rng.normal(size=(20, features))[rng.integers(0, 20, rows)] + rng.normal(size=(rows, features))
-    found = versions()
+    found = versions_here()
     say(
         f"{os.cpu_count()} cores, "
         + ", ".join(f"{name} {found[name]}" for name in ("python", "numpy", "numba", "dtree"))

@@ -1,7 +1,5 @@
 """How the command line speaks: one sentence for a mistake, a bar for a wait, exit codes 0, 1 and 2."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys
@@ -60,7 +58,7 @@ def _complain(title: str, sentence: str) -> None:
 
 
 def with_exit_codes(command: Command) -> Command:
-    """End a command with 2 and one sentence on bad input, 1 on any other failure; no traceback unless DTREE_DEBUG is set."""
+    """End a command with 2 and one sentence on bad input, 1 on any other failure; a traceback only with DTREE_DEBUG."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -96,15 +94,19 @@ def _is_numerical_failure(error: Exception) -> bool:
 
 
 @contextmanager
-def progress_bar() -> Iterator[None]:
-    """Draw what numerical code reports inside the block, if it takes longer than a second and someone is watching."""
+def progress_bar() -> Iterator[Callable[[Any], None]]:
+    """Show how a computation goes; gives a callback for its events.
+
+    For a person: bars of what numerical code reports inside the block, and the last event's line, once it has taken
+    longer than a second. For a log: one plain line an event.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from dtree.core.progress import listening
 
     console = err()
     if not console.is_terminal:
-        yield
+        yield lambda event: None if event is None else console.print(event.line(), markup=False)
         return
     progress = Progress(
         TextColumn("{task.description}"),
@@ -125,12 +127,16 @@ def progress_bar() -> Iterator[None]:
             tasks[stage] = progress.add_task(stage, total=total)
         progress.update(tasks[stage], completed=done, total=total)
 
+    def show(event: Any) -> None:
+        if event is not None:
+            progress.update(waiting, description=event.line(), visible=True)
+
     patience = threading.Timer(_PATIENCE, progress.start)
     patience.daemon = True
     patience.start()
     try:
         with listening(listener):
-            yield
+            yield show
     finally:
         patience.cancel()
         patience.join()

@@ -1,7 +1,5 @@
 """`dtree export`: parts of a run in formats that other programs read, for runs of every kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +11,7 @@ from dtree.cli.output import check_ending, check_file, draw, write_columns, writ
 
 
 @with_exit_codes
-def export(
+def command(
     run: RUN,
     newick: Annotated[Path | None, typer.Option(help="Write the tree as Newick text.")] = None,
     linkage: Annotated[Path | None, typer.Option(help="Write SciPy's linkage matrix (.npy or .csv).")] = None,
@@ -26,17 +24,17 @@ def export(
     Example: `dtree export dtree-demo.zarr --newick creatures.nwk --labels creatures.csv`
     """
     wanted = _checked(newick, linkage, labels, picture, overwrite)
-    from dtree.reporting.remembered import opened
-    from dtree.store.commit import file_in_place
+    from dtree.estimators.saving import open as open_run
+    from dtree.runs.commit import file_in_place
 
-    model, _, names = opened(run)
+    model = open_run(run)
     tree = getattr(model, "tree_", None)
     if tree is None and (newick is not None or linkage is not None):
         raise ValueError(
-            f"{run} holds a {type(model).__name__}, which has no tree of its own: give --labels, or --picture for a tree over "
-            "its clusters"
+            f"{run} holds a {type(model).__name__}, which has no tree of its own: give --labels, or --picture for a "
+            "tree over its clusters"
         )
-    row_names = names.get("row_names")
+    row_names = model._run.header.row_names
     if row_names is not None and len(row_names) != len(model.labels_):
         row_names = None
     leaf_names = row_names if row_names is not None and tree is not None and len(row_names) == tree.n_leaves else None

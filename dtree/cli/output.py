@@ -1,56 +1,12 @@
-"""What the commands write: tables on the screen and files that appear whole."""
+"""What the commands write: files that appear whole."""
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtree.cli.console import out, printable
-
 if TYPE_CHECKING:
     import numpy as np
-
-_MOST_CLUSTERS_SHOWN = 15
-
-
-def print_fit(model: Any, row_names: list[str] | None) -> None:
-    """Print what was found: clusters, the bound, and a few rows of each of the largest clusters."""
-    import numpy as np
-    from rich.table import Table
-    from rich.text import Text
-
-    out().print(
-        f"{model.labels_.shape[0]} rows, {model.n_features_in_} features: [bold]{model.n_clusters_} "
-        f"cluster{'s' if model.n_clusters_ != 1 else ''}[/bold], "
-        f"log evidence at least {model.log_evidence_bound_:.3f}"
-    )
-    sizes = np.bincount(model.labels_)
-    table = Table("cluster", "rows", "for example", box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for cluster in np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS_SHOWN]:
-        members = np.flatnonzero(model.labels_ == cluster)[:4]
-        examples = ", ".join(str(row_names[i]) if row_names else str(i) for i in members)
-        table.add_row(
-            str(cluster), str(sizes[cluster]), Text(printable(examples + (", ..." if sizes[cluster] > 4 else "")))
-        )
-    out().print(table)
-    if len(sizes) > _MOST_CLUSTERS_SHOWN:
-        out().print(f"and {len(sizes) - _MOST_CLUSTERS_SHOWN} smaller clusters")
-
-
-def provenance_of(X: Any, source: str, seed: int | None, started: float) -> dict[str, Any]:
-    """What a run remembers of how it was made."""
-    from dtree.store.run import fingerprint
-
-    return {
-        "command": " ".join(["dtree", *sys.argv[1:]]),
-        "data": str(source),
-        "data_sha256": fingerprint(X),
-        "data_shape": [int(size) for size in X.shape],
-        "seed": seed,
-        "seconds": round(time.monotonic() - started, 3),
-    }
 
 
 def check_ending(path: Path, endings: tuple[str, ...]) -> None:
@@ -61,7 +17,7 @@ def check_ending(path: Path, endings: tuple[str, ...]) -> None:
 
 def check_file(path: Path, overwrite: bool) -> None:
     """Raise one sentence unless a file can be written there."""
-    from dtree.store.commit import check_place
+    from dtree.runs.commit import check_place
 
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a file")
@@ -74,7 +30,7 @@ def write_columns(path: Path, columns: dict[str, np.ndarray], row_names: list[st
     """Columns of equal length as .csv (with the rows' names), a structured .npy, or an .npz."""
     import numpy as np
 
-    from dtree.store.commit import file_in_place
+    from dtree.runs.commit import file_in_place
 
     with file_in_place(path) as partial:
         if path.suffix.lower() == ".csv":
@@ -98,7 +54,7 @@ def write_linkage(path: Path, linkage: np.ndarray) -> None:
     """A linkage matrix (m-1, 4) as .npy or .csv, every digit kept."""
     import numpy as np
 
-    from dtree.store.commit import file_in_place
+    from dtree.runs.commit import file_in_place
 
     with file_in_place(path) as partial:
         if path.suffix.lower() == ".npy":
@@ -124,7 +80,7 @@ def draw(model: Any, names: list[str] | None, path: Path) -> None:
     from matplotlib import pyplot
 
     from dtree.reporting.plots import plot_tree
-    from dtree.store.commit import file_in_place
+    from dtree.runs.commit import file_in_place
 
     figure = plot_tree(model, names=names).figure
     try:

@@ -1,58 +1,74 @@
-"""What all predictions of rows in memory share: features found by name, labels and log densities into one file."""
+"""`dtree predict`: clusters and log densities of new rows, by a run of any method."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from dtree.cli.console import progress_bar, say
+import typer
+
+from dtree.cli.arguments import DATA, LABELS_COLUMN, OVERWRITE, RUN
+from dtree.cli.cluster import Cluster, cluster_options
+from dtree.cli.console import err, progress_bar, say, with_exit_codes
 from dtree.cli.output import check_ending, check_file, write_columns
 
-if TYPE_CHECKING:
-    from dtree.store.rows import Rows
-
-ONE_FILE = (".csv", ".npy", ".npz")
-ANY_SIZE = (*ONE_FILE, ".zarr")  # of methods that label rows chunk by chunk too
+ENDINGS = (".csv", ".npy", ".npz", ".zarr")
+_PIECE_VALUES = 4_000_000  # numbers read at once for a target that is one file
 
 
-def as_fitted(rows: Rows, model: Any) -> Any:
-    """The features of the rows in the order in which the model learned them, with names for scikit-learn where there are any."""
-    from dtree.core.names import framed
-    from dtree.store.rows import listed
-
-    fitted = getattr(model, "feature_names_in_", None)
-    if fitted is None or rows.feature_names is None:
-        if rows.X.shape[1] != model.n_features_in_:
-            raise ValueError(
-                f"{rows.source} has {rows.X.shape[1]} features but the run was fitted to {model.n_features_in_}"
-            )
-        return framed(rows.X, fitted)
-    missing = [str(name) for name in fitted if name not in rows.feature_names]
-    if missing:
-        raise ValueError(f"{rows.source} lacks features that the run was fitted to: {listed(missing)}")
-    return framed(rows.X[:, [rows.feature_names.index(name) for name in fitted]], fitted)
-
-
-def predict_here(
-    open_model: Callable[[], Any],
-    data: str,
-    target: Path,
-    overwrite: bool,
+@cluster_options
+@with_exit_codes
+def command(
+    run: RUN,
+    data: DATA,
+    out_: Annotated[Path, typer.Option("--out", help="labels.csv, labels.npy or labels.npz; .zarr for any number")],
+    labels_column: LABELS_COLUMN = None,
+    overwrite: OVERWRITE = False,
     *,
-    leave_out: Sequence[str] = (),
-    labels_column: str | None = None,
-    endings: tuple[str, ...] = ONE_FILE,
+    cluster: Cluster,
 ) -> None:
-    """Cluster and log density of every row of a file that fits in memory, by the model that `open_model` gives."""
-    from dtree.store.readers import read_rows
+    """Assign new rows to the clusters of a run, with the log density of each row.
 
-    check_ending(target, endings)
-    check_file(target, overwrite)
-    rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
-    model = open_model()
-    X = as_fitted(rows, model)
+    Example: `dtree predict dtree-demo.zarr dtree-demo.csv --labels-column kind --out labels.csv`
+    """
+    from dtree.data import open_source
+    from dtree.methods import method_named
+    from dtree.methods.fitted_checks import checked_fitted
+    from dtree.runs.run import Run
+
+    check_ending(out_, ENDINGS)
+    opened = Run.open(run)
+    opened.require_done()
+    header = opened.header
+    leave_out = [name for name in (labels_column, header.labels_column) if name]
+    source = open_source(data, leave_out=leave_out)
+    source = source.with_columns_of(tuple(header.feature_names or ()), header.n_features)
+    method = method_named(header.method, opened.location)
+    if out_.suffix == ".zarr":
+        from dtree.engine.predict import predict_into
+
+        settings = opened.store.get("settings", method.Settings)
+        with cluster.client_for(method, settings, source.shape[0]) as client, err().status("labelling rows"):
+            started = time.monotonic()  # workers are there
+            rows = predict_into(run, source, out_, client, overwrite=overwrite)
+            took = time.monotonic() - started
+        say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {out_}")
+        return
+    check_file(out_, overwrite)
     with progress_bar():
-        labels, log_density = model.predict(X), model.score_samples(X)
-    write_columns(target, {"label": labels, "log_density": log_density}, rows.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {target}")
+        labels, log_density = _predict_here(method, checked_fitted(opened), source)
+    write_columns(out_, {"label": labels, "log_density": log_density}, source.row_names)
+    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}")
+
+
+def _predict_here(method: Any, fitted: Any, source: Any) -> tuple[Any, Any]:
+    """Labels (n,) and log densities (n,), rows read piece by piece."""
+    import numpy as np
+
+    n, d = source.shape
+    step = max(1, _PIECE_VALUES // d)
+    pieces = [
+        method.predict(fitted, method.checked(fitted, source.read(start, min(start + step, n)), start))
+        for start in range(0, n, step)
+    ]
+    labels, log_density = zip(*pieces, strict=True)
+    return np.concatenate(labels), np.concatenate(log_density)

@@ -1,9 +1,6 @@
 """`dtree report`: one HTML page about a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +10,7 @@ from dtree.cli.output import check_ending, check_file
 
 
 @with_exit_codes
-def report(
+def command(
     run: Annotated[Path, typer.Argument(help="A finished run of any kind.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     data: Annotated[
@@ -42,18 +39,11 @@ def report(
 
 def _rows(run: Path, data: str, labels_column: str | None) -> Any:
     """The rows of a file with their names, without the column that the run left out."""
-    from dtree.store.readers import read_rows
-    from dtree.store.run import made_by_passes, read_provenance
+    from dtree.data import in_memory, open_source
+    from dtree.runs.run import Run
 
-    if made_by_passes(run):
-        from dtree.engine.folder import RunFolder
-
-        remembered = RunFolder(run).attributes.get("labels_column")
-    else:
-        remembered = read_provenance(run).get("labels_column")
-    leave_out = [remembered] if remembered and labels_column is None else []
-    rows = read_rows(data, labels_column=labels_column, leave_out=leave_out)
-    return SimpleNamespace(X=rows.X, obs_names=rows.row_names or (), var_names=rows.feature_names or ())
+    leave_out = [name for name in (labels_column, Run.open(run).header.labels_column) if name]
+    return in_memory(open_source(data, leave_out=leave_out))
 
 
 def _shape(text: str | None) -> tuple[int, int] | None:

@@ -1,8 +1,6 @@
 """Bad input gets one clear sentence that names what is wrong and what to do."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -34,11 +32,11 @@ def as_rows(X: Any, accept_sparse: bool = False, row_names: Any = None, feature_
             raise NotNumbersError(f"X holds values of type {rows.dtype}, which are not real numbers")
         rows = rows.astype(np.float64)
         _require_shape(rows.shape)
-        _require_finite(rows.data[None, :])
+        check_rows(rows, None, 0, row_names, feature_names)
         return rows
     rows = _as_float_array(X)
     _require_shape(rows.shape)
-    _require_finite(rows, ("row", "column"), (row_names, getattr(X, "columns", feature_names)))
+    check_rows(rows, None, 0, row_names, getattr(X, "columns", feature_names))
     return np.ascontiguousarray(rows)
 
 
@@ -77,41 +75,14 @@ def _first_non_number(array: np.ndarray) -> str:
 def _require_shape(shape: tuple[int, ...]) -> None:
     if len(shape) != 2:
         raise ValueError(
-            f"X must have two dimensions, rows and columns, but has {len(shape)}. Reshape your data: X.reshape(-1, 1) if "
-            "it is a single feature, X.reshape(1, -1) if it is a single row"
+            f"X must have two dimensions, rows and columns, but has {len(shape)}. Reshape your data: X.reshape(-1, 1) "
+            "if it is a single feature, X.reshape(1, -1) if it is a single row"
         )
     for size, what in zip(shape, ("sample", "feature"), strict=True):
         if size == 0:
             raise ValueError(
                 f"X is empty: found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum of 1 is required."
             )
-
-
-def _place(position: Any, axes: tuple[str, ...], names: tuple[Any, ...]) -> str:
-    """Where in the data a value stands, by number and, if it has one, by name."""
-    words = []
-    for at, axis, known in zip(position, axes, names):
-        named = known is not None and len(known) > at and str(known[at]) != str(at)
-        words.append(f"{axis} {at}" + (f" ('{known[at]}')" if named else ""))
-    return ", ".join(words)
-
-
-def _require_finite(rows: np.ndarray, axes: tuple[str, ...] = (), names: tuple[Any, ...] = ()) -> None:
-    """Raise when a value is missing, infinite or too large; without axes `rows` (1, n) are the stored values of a sparse matrix."""
-    if rows.size == 0:
-        return
-    largest = np.abs(rows).max()
-    if np.isfinite(largest) and largest <= LARGEST_VALUE:
-        return
-    for found, name, advice in (
-        (np.isnan(rows), "NaN", "drop or fill in missing values first"),
-        (np.isinf(rows), "infinity (inf)", "remove or replace infinite values first"),
-        (np.abs(rows) > LARGEST_VALUE, f"a value beyond {LARGEST_VALUE:g}", "rescale the data first"),
-    ):
-        if found.any():
-            position = np.argwhere(found)[0]
-            place = _place(position, axes, names) if axes else f"stored value {position[1]}"
-            raise ValueError(f"X contains {name} ({place}; {int(found.sum())} in all); {advice}")
 
 
 def require_spread(rows: np.ndarray) -> None:
@@ -125,33 +96,98 @@ def require_spread(rows: np.ndarray) -> None:
         )
 
 
-def varying_columns(rows: np.ndarray) -> np.ndarray:
-    """Numbers of the columns of (n, d) rows that are not constant; all columns when none varies.
+class Kind(Protocol):
+    """What a check asks of a family or its class."""
 
-    >>> varying_columns(np.array([[1.0, 5.0, 0.0], [2.0, 5.0, 1.0]])).tolist()
-    [0, 2]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def value_kind(self) -> str: ...
+
+
+def check_rows(
+    X: Any, family: Kind | None = None, first_row: int = 0, row_names: Any = None, column_names: Any = None
+) -> None:
+    """Raise one clear sentence naming the first value of X (n, d), dense or sparse, that the family cannot take.
+
+    Without a family only finite numbers are asked for. Rows are numbered from first_row; names of these rows (n,) and
+    of the columns (d,), if known, stand beside the numbers.
+
+    >>> check_rows(np.array([[1.0, 2.0], [np.nan, 1.0]]), first_row=100)
+    Traceback (most recent call last):
+    ...
+    ValueError: row 101 holds NaN or infinity in column 0, 1 such value here: remove or impute such rows before fitting
     """
-    varying = np.flatnonzero(rows.min(axis=0) < rows.max(axis=0))
-    return varying if varying.size else np.arange(rows.shape[1])
-
-
-def require_values(rows: Any, kind: str, family: str) -> None:
-    """Raise unless the values fit the family: anything for "real", 0 and 1 for "binary", whole numbers for "count"."""
-    values = rows.data if sparse.issparse(rows) else rows
-    if kind == "binary" and not np.all((values == 0) | (values == 1)):
+    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    values = X.data if sparse.issparse(X) else X
+    if values.dtype.kind not in "biuf":
         raise ValueError(
-            f"the {family} family needs values 0 and 1 only, got {_example(values, kind)}; binarise X first"
+            f"the data have type {values.dtype}; dtree takes numbers: convert the columns to float or integer"
         )
+    if values.dtype.kind == "f" and values.size and not _within(values.min(), values.max()):
+        names = first_row, row_names, column_names
+        _complain(X, ~np.isfinite(values), "holds NaN or infinity", "remove or impute such rows before fitting", *names)
+        _complain(
+            X,
+            np.abs(values) > np.float64(LARGEST_VALUE),
+            f"holds a value beyond {LARGEST_VALUE:g}",
+            "rescale the data",
+            *names,
+        )
+    if family is not None:
+        require_values(X, family.value_kind, family.name, first_row, row_names, column_names)
+
+
+def _within(low: float, high: float) -> bool:
+    # As Python's numbers: a value that a float32 cannot hold would be cast to infinity, with a warning.
+    return float(low) >= -LARGEST_VALUE and float(high) <= LARGEST_VALUE  # false for NaN
+
+
+def require_values(
+    rows: Any, kind: str, family: str, first_row: int = 0, row_names: Any = None, column_names: Any = None
+) -> None:
+    """Raise unless finite values fit the family: any for "real", 0 and 1 for "binary", whole numbers for "count"."""
+    values = rows.data if sparse.issparse(rows) else rows
+    names = first_row, row_names, column_names
+    if kind == "binary":
+        wrong = (values != 0) & (values != 1)
+        needs = f"the {family} family needs zeros and ones, so binarise the data or choose another family"
+        _complain(rows, wrong, "is not 0 or 1", needs, *names)
     if kind == "count":
-        if np.any(values < 0):
-            raise ValueError(f"the {family} family needs counts, but X has Negative values such as {values.min():g}")
-        if np.any(values != np.floor(values)):
-            raise ValueError(f"the {family} family needs whole-number counts, got {_example(values, kind)}")
+        wrong = values < 0
+        needs = f"the {family} family needs counts"
+        if wrong.any():
+            needs += ", and Negative values in data are none"
+        if values.dtype.kind == "f":
+            wrong = wrong | (values != np.floor(values))
+        needs += "; give counts or choose another family"
+        _complain(rows, wrong, "is not a whole number of 0 or more", needs, *names)
 
 
-def _example(values: np.ndarray, kind: str) -> str:
-    bad = (values != 0) & (values != 1) if kind == "binary" else values != np.floor(values)
-    return f"{values[bad].ravel()[0]:g}"
+def _complain(
+    X: Any, wrong: np.ndarray, what: str, remedy: str, first_row: int, row_names: Any, column_names: Any
+) -> None:
+    """Raise a sentence about the first wrong value, if any; `wrong` has the shape of X, or of its CSR data."""
+    if not wrong.any():
+        return
+    if sparse.issparse(X):
+        position = int(np.argmax(wrong))
+        row, column = int(np.searchsorted(X.indptr, position, side="right") - 1), int(X.indices[position])
+    else:
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+    found = int(wrong.sum())
+    raise ValueError(
+        f"row {_numbered(row, row_names, first_row)} {what} in column {_numbered(column, column_names)}, "
+        f"{found} such value{'s' if found > 1 else ''} here: {remedy}"
+    )
+
+
+def _numbered(number: int, names: Any, first: int = 0) -> str:
+    """A row or column by its number and, if it has one, by its name."""
+    shown = str(first + number)
+    named = names is not None and len(names) > number and str(names[number]) != shown
+    return f"{shown} ('{names[number]}')" if named else shown
 
 
 def as_counts(sample_weight: Any, n: int) -> np.ndarray | None:
@@ -168,3 +204,10 @@ def as_counts(sample_weight: Any, n: int) -> np.ndarray | None:
     if weight.sum() == 0:
         raise ValueError("sample_weight sums to zero: at least one row must count")
     return weight
+
+
+def named(registry: dict[str, Any], name: str, what: str) -> Any:
+    """The class registered under a name, or one sentence that lists the names."""
+    if name not in registry:
+        raise ValueError(f"unknown {what} {name!r}: choose one of {', '.join(sorted(registry))}")
+    return registry[name]

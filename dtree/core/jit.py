@@ -1,15 +1,13 @@
 """Compiled kernels: one decorator, one on-disk cache that can never serve stale machine code.
 
 Numba keys a cached kernel on its own file only, so editing a function that a kernel calls would silently leave the old
-machine code in use. Our cache folder is therefore named by a hash of every source file that holds kernels (that is, that
-imports this module) and of the numba version: an edit to any of them starts a fresh folder, and a second process with the
-same sources compiles nothing. Constants that a kernel reads must live in such a file too, for the same reason.
+machine code in use. Our cache folder is therefore named by a hash of every source file that holds kernels (that is,
+that imports this module) and of the numba version: an edit to any of them starts a fresh folder, and a second process
+with the same sources compiles nothing. Constants that a kernel reads must live in such a file too, for the same reason.
 
-`kernel` is `numba.njit(cache=has_source_file, nogil=True)`; set `DTREE_CACHE_DIR` to choose where the machine code is kept, and
-`NUMBA_DISABLE_JIT=1` to run the same code as plain Python.
+`kernel` is `numba.njit(cache=has_source_file, nogil=True)`; set `DTREE_CACHE_DIR` to choose where the machine code is
+kept, and `NUMBA_DISABLE_JIT=1` to run the same code as plain Python.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os
@@ -106,8 +104,8 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | b
 def _forgive_foreign_types(compiled: Any) -> None:
     """Let a kernel's cache be read by a program that lacks a type it was once compiled for: it then starts afresh.
 
-    The index of a kernel names the types of its arguments, a family of the user's own among them; numba cannot read it where
-    that family's module cannot be imported, and would fail instead of compiling.
+    The index of a kernel names the types of its arguments, a family of the user's own among them; numba cannot read it
+    where that family's module cannot be imported, and would fail instead of compiling.
     """
     cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if cache_file is None:

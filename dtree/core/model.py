@@ -7,8 +7,6 @@ multiplying the additive statistics by zeta, while kappa keeps the true counts. 
 once, when atoms are made (`Model.atoms`); a compiled model turns column 0 back into the true count.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

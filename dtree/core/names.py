@@ -1,6 +1,4 @@
-"""Names that come with data: the index and columns of a data frame, `obs_names` and `var_names` of an AnnData-like object."""
-
-from __future__ import annotations
+"""Names that come with data: index and columns of a frame, `obs_names` and `var_names` of an AnnData-like object."""
 
 from typing import Any, NamedTuple
 
@@ -34,6 +32,7 @@ def take_names(X: Any) -> Named:
     index = getattr(X, "index", None)
     if index is None or not hasattr(X, "columns") or callable(index):
         return Named(X)
+    require_distinct(X.columns, "the data frame")
     counts = type(index).__name__ == "RangeIndex"
     return Named(X, None if counts else _texts(index))
 
@@ -49,3 +48,17 @@ def framed(X: Any, feature_names: Any) -> Any:
 
 def _texts(names: Any) -> np.ndarray:
     return np.array([str(name) for name in names], dtype=object)
+
+
+def require_distinct(names: Any, what: str) -> None:
+    """Raise one sentence when two columns share a name: nobody could tell which of them is meant.
+
+    >>> require_distinct(["length", "width", "length"], "the data frame")
+    Traceback (most recent call last):
+    ValueError: the data frame has two columns called 'length': give them names of their own
+    """
+    seen: set[str] = set()
+    for name in map(str, names):
+        if name in seen:
+            raise ValueError(f"{what} has two columns called '{name}': give them names of their own")
+        seen.add(name)

@@ -3,8 +3,6 @@
 Numerical code calls `report(stage, done, total)`; nobody listens unless a caller entered `listening(...)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,11 +1,9 @@
 """Tables of functions of a count.
 
 Counts are integers, so whatever depends on a count alone (mostly `lgamma`) is computed once and looked up. Under
-coarsening the statistics are zeta times an integer; a table is indexed by the integer and `per_count` = 1/zeta turns one
-into the other. Soft counts (variational responsibilities) and counts beyond the table fall back to the function itself.
-"""
-
-from __future__ import annotations
+coarsening the statistics are zeta times an integer; a table is indexed by the integer and `per_count` = 1/zeta turns
+one into the other. Soft counts (variational responsibilities) and counts beyond the table fall back
+to the function itself."""
 
 import math
 from typing import NamedTuple
@@ -31,11 +29,17 @@ def table_index(value, per_count, length):
     return index
 
 
+def counts_of_table(largest: float, coarsening: float = 1.0) -> np.ndarray:
+    """The (coarsened) counts 0, 1, ... up to `largest` with entries in a table; none when it would be too large."""
+    entries = int(largest / coarsening + 0.5) + 1
+    return coarsening * np.arange(entries if entries <= MAX_TABLE_ENTRIES else 0)
+
+
 class LogGammaTable(NamedTuple):
     """lgamma(shift[j] + x) - lgamma(shift[j]) for each feature j and every count x that can occur.
 
-    `values` holds the features' tables one after the other, feature j from `start[j]` with `length[j]` entries. Features
-    with the same shift share one table.
+    `values` holds the features' tables one after the other, feature j from `start[j]` with `length[j]` entries.
+    Features with the same shift share one table.
     """
 
     shift: np.ndarray  # (d,)
@@ -50,24 +54,16 @@ def log_gamma_table(shift: np.ndarray, largest: np.ndarray, coarsening: float = 
     """Build the table for counts up to `largest` (d,) per feature (in coarsened units)."""
     shift = np.ascontiguousarray(shift, dtype=np.float64)
     entries = np.floor(np.asarray(largest, dtype=np.float64) / coarsening + 0.5).astype(np.int64) + 1
-    shared = bool(np.all(shift == shift[0]))
-    if shared:
-        entries = np.full(shift.shape, entries.max())
-    needed = int(entries[0] if shared else entries.sum())
-    if needed > MAX_TABLE_ENTRIES:
+    tabled = shift
+    if np.all(shift == shift[0]):
+        tabled, entries = shift[:1], entries.max(keepdims=True)
+    if entries.sum() > MAX_TABLE_ENTRIES:
         entries = np.zeros_like(entries)
-        needed = 0
-    start = np.zeros(shift.shape[0], dtype=np.int64)
-    if needed == 0:
-        values = np.zeros(1)
-    elif shared:
-        values = gammaln(shift[0] + coarsening * np.arange(needed)) - gammaln(shift[0])
-    else:
-        start[1:] = np.cumsum(entries)[:-1]
-        within = np.arange(needed) - np.repeat(start, entries)
-        repeated = np.repeat(shift, entries)
-        values = gammaln(repeated + coarsening * within) - gammaln(repeated)
-    return LogGammaTable(shift, gammaln(shift), values, start, entries, 1.0 / coarsening)
+    start = np.cumsum(entries) - entries
+    within = np.arange(entries.sum()) - np.repeat(start, entries)
+    values = gammaln(np.repeat(tabled, entries) + coarsening * within) - np.repeat(gammaln(tabled), entries)
+    start, length = (np.broadcast_to(column, shift.shape).copy() for column in (start, entries))
+    return LogGammaTable(shift, gammaln(shift), values, start, length, 1.0 / coarsening)
 
 
 @kernel

@@ -12,8 +12,8 @@ r is the probability that the node is one cluster, given that no cluster reaches
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def _highest(left, right, accepted):
 
 
 @kernel
-def _monotone_heights(left, right, own):
+def monotone_heights(left, right, own):
     """Heights (2m-1,) pushed down so that no child stands above its parent."""
     m = left.shape[0] + 1
     height = own.copy()
@@ -92,8 +92,60 @@ def _cluster_probabilities(left, right, log_r, log_not_r):
     return log_omega
 
 
+@kernel
+def _add_upwards(left, right, values):
+    m = left.shape[0] + 1
+    for i in range(m - 1):
+        for s in range(values.shape[1]):
+            values[m + i, s] = values[left[i], s] + values[right[i], s]
+
+
+def sums_below(left: np.ndarray, right: np.ndarray, leaf_values: np.ndarray) -> np.ndarray:
+    """Sums over the leaves below each node, (2m-1,) or (2m-1, s), of values (m,) or (m, s) of the leaves."""
+    m = left.shape[0] + 1
+    sums = np.empty((2 * m - 1, *leaf_values.shape[1:]), dtype=leaf_values.dtype)
+    sums[:m] = leaf_values
+    _add_upwards(left, right, sums.reshape(2 * m - 1, -1))
+    return sums
+
+
+class Binary:
+    """What any binary tree over m leaves can say of itself from the children of its m-1 internal nodes."""
+
+    left: np.ndarray
+    right: np.ndarray
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves m."""
+        return self.left.shape[0] + 1
+
+    @property
+    def parent(self) -> np.ndarray:
+        """Parent (2m-1,) of every node, -1 for the root."""
+        parent = np.full(2 * self.n_leaves - 1, -1, dtype=np.int64)
+        parent[self.left] = parent[self.right] = np.arange(self.n_leaves, 2 * self.n_leaves - 1)
+        return parent
+
+    def leaf_counts(self) -> np.ndarray:
+        """Number of leaves (2m-1,) below each node."""
+        return sums_below(self.left, self.right, np.ones(self.n_leaves, dtype=np.int64))
+
+    def leaves_below(self, node: int) -> np.ndarray:
+        """The leaves under a node, in increasing order."""
+        m = self.n_leaves
+        stack, leaves = [int(node)], []
+        while stack:
+            k = stack.pop()
+            if k < m:
+                leaves.append(k)
+            else:
+                stack += [int(self.left[k - m]), int(self.right[k - m])]
+        return np.sort(np.asarray(leaves, dtype=np.int64))
+
+
 @dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(Binary):
     """A binary tree over atoms with the potentials of Bayesian hierarchical clustering.
 
     >>> log_phi_h = np.log([0.5, 0.5, 0.5, 0.4, 0.05])
@@ -116,33 +168,20 @@ class Tree:
     def from_merges(cls, merges: Any, size: Any, log_phi_h: Any) -> Tree:
         """Build the columns from merges (m-1, 2), the counts (m,) of the leaves and log phi_h (2m-1,)."""
         merges = np.asarray(merges, dtype=np.int64).reshape(-1, 2)
-        m = merges.shape[0] + 1
-        sizes = np.empty(2 * m - 1, dtype=np.int64)
-        sizes[:m] = size
-        for i, (a, b) in enumerate(merges):
-            sizes[m + i] = sizes[a] + sizes[b]
         left, right = np.ascontiguousarray(merges[:, 0]), np.ascontiguousarray(merges[:, 1])
+        sizes = sums_below(left, right, np.asarray(size).astype(np.int64))
         log_phi_h = np.ascontiguousarray(log_phi_h, dtype=np.float64)
         return cls(left, right, sizes, log_phi_h, sum_over_partitions(left, right, log_phi_h))
 
-    @property
-    def n_leaves(self) -> int:
-        """Number of leaves m."""
-        return self.left.shape[0] + 1
+    def with_potentials(self, log_phi_h: np.ndarray) -> Tree:
+        """The same merges with other log phi_h (2m-1,)."""
+        log_phi_t = sum_over_partitions(self.left, self.right, log_phi_h)
+        return replace(self, log_phi_h=log_phi_h, log_phi_t=log_phi_t)
 
     @property
     def merges(self) -> np.ndarray:
         """Children (m-1, 2) of the internal nodes, in merge order."""
         return np.column_stack([self.left, self.right])
-
-    @property
-    def parent(self) -> np.ndarray:
-        """Parent (2m-1,) of every node, -1 for the root."""
-        parent = np.full(self.size.shape[0], -1, dtype=np.int64)
-        inner = np.arange(self.n_leaves, self.size.shape[0])
-        parent[self.left] = inner
-        parent[self.right] = inner
-        return parent
 
     @property
     def log_r(self) -> np.ndarray:
@@ -203,29 +242,17 @@ class Tree:
     def _labels(self, accepted: np.ndarray) -> np.ndarray:
         return canonical_labels(_highest(self.left, self.right, accepted)[: self.n_leaves])
 
-    def leaves_below(self, node: int) -> np.ndarray:
-        """The leaves under a node, in increasing order."""
-        m = self.n_leaves
-        stack, leaves = [int(node)], []
-        while stack:
-            k = stack.pop()
-            if k < m:
-                leaves.append(k)
-            else:
-                stack += [int(self.left[k - m]), int(self.right[k - m])]
-        return np.sort(np.asarray(leaves, dtype=np.int64))
-
     def _heights(self) -> np.ndarray:
         """-log r of each node, pushed down so that heights are monotone; leaves at 0."""
         own = np.logaddexp(0.0, np.concatenate([np.full(self.n_leaves, -np.inf), self.log_d]))
-        return _monotone_heights(self.left, self.right, own)
+        return monotone_heights(self.left, self.right, own)
 
     def to_linkage(self) -> np.ndarray:
         """SciPy linkage matrix (m-1, 4) with heights -log r, monotone in the way that keeps cuts.
 
         A node more probable than its descendants pulls them down to its own height, so that
-        `scipy.cluster.hierarchy.fcluster(Z, -log(threshold), "distance")` and `cut(threshold)` agree. Rows are sorted by
-        height, as SciPy's `is_monotonic` demands; column 3 counts leaves, as SciPy demands too.
+        `scipy.cluster.hierarchy.fcluster(Z, -log(threshold), "distance")` and `cut(threshold)` agree. Rows are sorted
+        by height, as SciPy's `is_monotonic` demands; column 3 counts leaves, as SciPy demands too.
         """
         m = self.n_leaves
         height = self._heights()[m:]
@@ -233,13 +260,7 @@ class Tree:
         number = np.arange(2 * m - 1)
         number[m + order] = np.arange(m, 2 * m - 1)
         children = np.sort(number[self.merges[order]], axis=1)
-        return np.column_stack([children, height[order], self._leaf_counts()[m + order]]).astype(np.float64)
-
-    def _leaf_counts(self) -> np.ndarray:
-        counts = np.ones(2 * self.n_leaves - 1, dtype=np.int64)
-        for i in range(self.n_leaves - 1):
-            counts[self.n_leaves + i] = counts[self.left[i]] + counts[self.right[i]]
-        return counts
+        return np.column_stack([children, height[order], self.leaf_counts()[m + order]]).astype(np.float64)
 
     def to_newick(self, names: Sequence[str] | None = None) -> str:
         """Newick text with branch lengths from the monotone heights."""
@@ -259,9 +280,9 @@ class Tree:
         return text[-1] + ";"
 
     def validate(self) -> None:
-        """Raise ValueError naming the first broken invariant; see `_INVARIANTS` for what they are and why."""
-        for invariant, (holds, why) in _INVARIANTS.items():
-            if not holds(self):
+        """Raise ValueError naming the first broken invariant; see `_invariants` for what they are and why."""
+        for holds, invariant, why in _invariants(self):
+            if not holds:
                 raise ValueError(f"the tree breaks the invariant '{invariant}': {why}")
 
 
@@ -275,43 +296,20 @@ def newick_name(name: str) -> str:
     return name if plain else "'" + name.replace("'", "''") + "'"
 
 
-def _shapes_agree(tree: Tree) -> bool:
-    nodes = 2 * tree.left.shape[0] + 1
+def _invariants(tree: Tree) -> Iterator[tuple[Any, str, str]]:
+    """Whether each invariant holds, its name and its reason; each may be asked for only where those before it hold."""
+    m, left, right = tree.n_leaves, tree.left, tree.right
     columns = (tree.size, tree.log_phi_h, tree.log_phi_t)
-    return tree.right.shape == tree.left.shape and all(column.shape == (nodes,) for column in columns)
-
-
-def _children_before_parents(tree: Tree) -> bool:
-    parents = np.arange(tree.n_leaves, 2 * tree.n_leaves - 1)
-    merges = tree.merges
-    return bool(np.all(merges >= 0) and np.all(merges < parents[:, None]))
-
-
-def _one_parent_each(tree: Tree) -> bool:
-    children = np.sort(tree.merges.ravel())
-    return bool(np.array_equal(children, np.arange(2 * tree.n_leaves - 2)))
-
-
-def _sizes_add(tree: Tree) -> bool:
-    m = tree.n_leaves
-    sums = tree.size[tree.left] + tree.size[tree.right]
-    return bool(np.all(tree.size[:m] >= 1) and np.array_equal(tree.size[m:], sums))
-
-
-def _potentials_finite(tree: Tree) -> bool:
-    return bool(np.all(np.isfinite(tree.log_phi_h)) and np.all(np.isfinite(tree.log_phi_t)))
-
-
-def _potentials_sum(tree: Tree) -> bool:
-    expected = sum_over_partitions(tree.left, tree.right, tree.log_phi_h)
-    return bool(np.allclose(tree.log_phi_t, expected, rtol=1e-9, atol=1e-9))
-
-
-_INVARIANTS = {
-    "shapes agree": (_shapes_agree, "m leaves need m-1 merges and 2m-1 sizes and potentials"),
-    "children before parents": (_children_before_parents, "a sweep in index order must meet children first"),
-    "one parent each": (_one_parent_each, "every node but the root is the child of exactly one merge"),
-    "sizes add": (_sizes_add, "a node holds the rows of its children, and a leaf at least one row"),
-    "potentials are finite": (_potentials_finite, "a potential that is NaN or infinite comes from bad input"),
-    "potentials sum": (_potentials_sum, "phi_t must be phi_h plus the product of the children's phi_t"),
-}
+    agree = right.shape == left.shape and all(column.shape == (2 * m - 1,) for column in columns)
+    yield agree, "shapes agree", "m leaves need m-1 merges and 2m-1 sizes and potentials"
+    first = np.all(tree.merges >= 0) and np.all(tree.merges < np.arange(m, 2 * m - 1)[:, None])
+    yield first, "children before parents", "a sweep in index order must meet children first"
+    once = np.array_equal(np.sort(tree.merges.ravel()), np.arange(2 * m - 2))
+    yield once, "one parent each", "every node but the root is the child of exactly one merge"
+    add = np.all(tree.size[:m] >= 1) and np.array_equal(tree.size[m:], tree.size[left] + tree.size[right])
+    yield add, "sizes add", "a node holds the rows of its children, and a leaf at least one row"
+    finite = np.all(np.isfinite(tree.log_phi_h)) and np.all(np.isfinite(tree.log_phi_t))
+    yield finite, "potentials are finite", "a potential that is NaN or infinite comes from bad input"
+    expected = sum_over_partitions(left, right, tree.log_phi_h)
+    agree = np.allclose(tree.log_phi_t, expected, rtol=1e-9, atol=1e-9)
+    yield agree, "potentials sum", "phi_t must be phi_h plus the product of the children's phi_t"

@@ -8,15 +8,17 @@ function looks the same implementation up by type.
 | verb | of | meaning |
 | --- | --- | --- |
 | `log_marginal(family, statistics)` | family, required | log p(X_c) of the rows summed in `statistics` (s,) |
-| `log_marginal_merged(family, columns, row, start, stop, out)` | family, optional | the same for `row` merged with many |
+| `log_marginal_merged(family, columns, row, start, stop, out)` | family, optional | the same, `row` merged with many |
 | `log_marginal_joined(family, columns, log_own, row, ...)` | family, optional | the same, the columns' own given |
-| `log_marginal_pair(family, a, log_a, b, scratch)` | family, optional | the same for two rows, the first one's own given |
+| `log_marginal_pair(family, a, log_a, b, scratch)` | family, optional | the same for two rows, the first's own given |
 | `log_kappa(prior, count)` | prior, required | log weight of one cluster of `count` rows |
+
+A room with verbs of its own (`dtree.mcmc.scores`) makes them with `verb` too.
 """
 
-from __future__ import annotations
-
+import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -25,66 +27,63 @@ from numba.extending import overload
 
 from dtree.core.jit import kernel
 
-_LOG_MARGINAL: dict[type, Any] = {}
-_LOG_MARGINAL_MERGED: dict[type, Any] = {}
-_LOG_MARGINAL_JOINED: dict[type, Any] = {}
-_LOG_MARGINAL_PAIR: dict[type, Any] = {}
-_LOG_KAPPA: dict[type, Any] = {}
+
+def verb(plain: Any = None) -> Callable[[Callable[..., Any]], Any]:
+    """Turn a function that only has a signature and a docstring into a verb.
+
+    The type of its first argument, a NamedTuple, decides which registered kernel runs: see `implements`. A type without
+    one gets `plain`, a kernel that works for all, or an error when there is none.
+    """
+
+    def make(declared: Callable[..., Any]) -> Any:
+        implementations: dict[type, Any] = {}
+
+        def implementation_for(compiled_type: type) -> Any:
+            found = implementations.get(compiled_type, plain)
+            if found is None:
+                raise TypeError(f"no kernel is registered for {declared.__name__} of {compiled_type.__name__}")
+            return found
+
+        @wraps(declared)
+        def speak(subject: Any, *others: Any) -> Any:
+            return implementation_for(type(subject))(subject, *others)
+
+        speak.implementations = implementations  # type: ignore[attr-defined]
+        # Numba wants both the overload and what it returns to name their arguments as the verb does, so they are made
+        # from its names. With *others instead, a tuple of all arguments would be made at every call.
+        names = ", ".join(inspect.signature(declared).parameters)
+
+        def choose(subject: Any) -> Any:
+            # A tuple whose fields are all floats is a NamedUniTuple, any other a NamedTuple.
+            if not isinstance(subject, types.NamedTuple | types.NamedUniTuple):
+                return None
+            chosen = implementation_for(subject.instance_class)
+            return eval(f"lambda {names}: chosen({names})", {"chosen": chosen, "__name__": declared.__module__})
+
+        first = names.split(",")[0]
+        overload(speak)(eval(f"lambda {names}: choose({first})", {"choose": choose, "__name__": declared.__module__}))
+        return speak
+
+    return make
 
 
-def implements(verb: Callable[..., Any], compiled_type: type) -> Callable[[Any], Any]:
+def implements(verb: Any, compiled_type: type) -> Callable[[Any], Any]:
     """Register a kernel as the implementation of `verb` for one NamedTuple type.
 
     Use it above `@kernel`:  `@implements(log_marginal, MyFamilyKernel)`.
     """
-    table = {
-        log_marginal: _LOG_MARGINAL,
-        log_marginal_merged: _LOG_MARGINAL_MERGED,
-        log_marginal_joined: _LOG_MARGINAL_JOINED,
-        log_marginal_pair: _LOG_MARGINAL_PAIR,
-        log_kappa: _LOG_KAPPA,
-    }[verb]
 
     def add(implementation: Any) -> Any:
-        table[compiled_type] = implementation
+        verb.implementations[compiled_type] = implementation
         return implementation
 
     return add
 
 
-def _is_named_tuple(numba_type: Any) -> bool:
-    # A tuple whose fields are all floats is a NamedUniTuple, any other a NamedTuple.
-    return isinstance(numba_type, types.NamedTuple | types.NamedUniTuple)
-
-
+@verb()
 def log_marginal(family: Any, statistics: Any) -> float:
     """Log marginal likelihood of the rows summed in `statistics` (s,), column 0 their (coarsened) count."""
-    return _LOG_MARGINAL[type(family)](family, statistics)
-
-
-@overload(log_marginal)
-def _overload_log_marginal(family, statistics):
-    if not _is_named_tuple(family):
-        return None
-    implementation = _LOG_MARGINAL[family.instance_class]
-    return lambda family, statistics: implementation(family, statistics)
-
-
-def log_marginal_merged(family: Any, columns: Any, row: Any, start: int, stop: int, out: Any) -> None:
-    """out[j] = log_marginal(row + columns[:, j]) for start <= j < stop.
-
-    `columns` (s, capacity) holds one atom per column, so that loops over j run over contiguous memory and vectorise.
-    A family without an implementation of its own gets one log_marginal per column.
-    """
-    _LOG_MARGINAL_MERGED.get(type(family), _merged_one_by_one)(family, columns, row, start, stop, out)
-
-
-@overload(log_marginal_merged)
-def _overload_log_marginal_merged(family, columns, row, start, stop, out):
-    if not _is_named_tuple(family):
-        return None
-    implementation = _LOG_MARGINAL_MERGED.get(family.instance_class, _merged_one_by_one)
-    return lambda family, columns, row, start, stop, out: implementation(family, columns, row, start, stop, out)
+    raise NotImplementedError
 
 
 @kernel
@@ -96,38 +95,26 @@ def _merged_one_by_one(family, columns, row, start, stop, out):
         out[j] = log_marginal(family, merged)
 
 
+@verb(_merged_one_by_one)
+def log_marginal_merged(family: Any, columns: Any, row: Any, start: int, stop: int, out: Any) -> None:
+    """out[j] = log_marginal(row + columns[:, j]) for start <= j < stop.
+
+    `columns` (s, capacity) holds one atom per column, so that loops over j run over contiguous memory and vectorise.
+    A family without an implementation of its own gets one log_marginal per column.
+    """
+
+
+@kernel
+def _joined_as_merged(family, columns, log_own, row, start, stop, out):
+    log_marginal_merged(family, columns, row, start, stop, out)
+
+
+@verb(_joined_as_merged)
 def log_marginal_joined(family: Any, columns: Any, log_own: Any, row: Any, start: int, stop: int, out: Any) -> None:
     """`log_marginal_merged` for a caller who knows log_own[j] = log_marginal(columns[:, j]).
 
     A family whose rows are mostly zeros then needs to look only where `row` is not zero; others do what they do anyway.
     """
-    joined = _LOG_MARGINAL_JOINED.get(type(family))
-    if joined is None:
-        log_marginal_merged(family, columns, row, start, stop, out)
-    else:
-        joined(family, columns, log_own, row, start, stop, out)
-
-
-@overload(log_marginal_joined)
-def _overload_log_marginal_joined(family, columns, log_own, row, start, stop, out):
-    if not _is_named_tuple(family):
-        return None
-    joined = _LOG_MARGINAL_JOINED.get(family.instance_class)
-    if joined is None:
-        return lambda family, columns, log_own, row, start, stop, out: log_marginal_merged(
-            family, columns, row, start, stop, out
-        )
-    return lambda family, columns, log_own, row, start, stop, out: joined(
-        family, columns, log_own, row, start, stop, out
-    )
-
-
-def log_marginal_pair(family: Any, a: Any, log_a: float, b: Any, scratch: Any) -> float:
-    """log_marginal(a + b) of two rows (s,) for a caller who knows log_a = log_marginal(a); `scratch` (s,) may be overwritten.
-
-    As in `log_marginal_joined`, a family whose rows are mostly zeros looks only where `b` is not zero.
-    """
-    return _LOG_MARGINAL_PAIR.get(type(family), _marginal_of_sum)(family, a, log_a, b, scratch)
 
 
 @kernel
@@ -137,22 +124,16 @@ def _marginal_of_sum(family, a, log_a, b, scratch):
     return log_marginal(family, scratch)
 
 
-@overload(log_marginal_pair)
-def _overload_log_marginal_pair(family, a, log_a, b, scratch):
-    if not _is_named_tuple(family):
-        return None
-    implementation = _LOG_MARGINAL_PAIR.get(family.instance_class, _marginal_of_sum)
-    return lambda family, a, log_a, b, scratch: implementation(family, a, log_a, b, scratch)
+@verb(_marginal_of_sum)
+def log_marginal_pair(family: Any, a: Any, log_a: float, b: Any, scratch: Any) -> float:
+    """log_marginal(a + b) of rows (s,) for a caller who knows log_a = log_marginal(a); `scratch` (s,) is overwritten.
+
+    As in `log_marginal_joined`, a family whose rows are mostly zeros looks only where `b` is not zero.
+    """
+    raise NotImplementedError
 
 
+@verb()
 def log_kappa(prior: Any, count: float) -> float:
     """Log prior weight kappa of one cluster of `count` rows (the true count, never coarsened)."""
-    return _LOG_KAPPA[type(prior)](prior, count)
-
-
-@overload(log_kappa)
-def _overload_log_kappa(prior, count):
-    if not _is_named_tuple(prior):
-        return None
-    implementation = _LOG_KAPPA[prior.instance_class]
-    return lambda prior, count: implementation(prior, count)
+    raise NotImplementedError

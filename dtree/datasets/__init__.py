@@ -1,21 +1,16 @@
 """Small data to try things on, made on the spot or shipped with the package: no download.
 
-`animals.npz`: 33 species by 102 yes-or-no features (Kemp & Tenenbaum 2008), from the repository brendenlake/structural-sparsity
-(MIT licence). `newsgroups.npz`: 200 posts of each of four groups of the 20-newsgroups collection by the presence of 50 words.
+`animals.npz`: 33 species by 102 yes-or-no features (Kemp & Tenenbaum 2008), from the repository
+brendenlake/structural-sparsity (MIT licence). `newsgroups.npz`: 200 posts of each of four groups of the 20-newsgroups
+collection by the presence of 50 words.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-_CREATURES = {
-    "bird": ("owl", "gull", "finch"),
-    "fish": ("eel", "carp", "tuna"),
-    "mammal": ("bat", "cat", "seal"),
-}
+_CREATURES = {"bird": ("owl", "gull", "finch"), "fish": ("eel", "carp", "tuna"), "mammal": ("bat", "cat", "seal")}
 _MEASUREMENTS = ("length", "weight", "speed", "lifespan")
 
 
@@ -46,13 +41,12 @@ def nested_creatures(rows: int = 90, seed: int = 0) -> NamedData:
     if rows < len(kinds):
         raise ValueError(f"rows must be at least {len(kinds)}, one of each kind; got {rows}")
     rng = np.random.default_rng(seed)
-    d = len(_MEASUREMENTS)
     # The orders differ widely in every measurement, their kinds less, and a kind's members least: 9 : 3 : 0.5.
     corners = 9.0 * np.array([[1.0, 0.0, -1.0, 1.0], [0.0, -1.0, 1.0, 0.0], [-1.0, 1.0, 0.0, -1.0]])
     offsets = 3.0 * np.array([[1.0, -0.6, 0.0, 0.2], [-0.3, 1.0, -0.2, -0.2], [-0.7, -0.4, 0.2, 0.0]])
     centres = np.array([corners[k // 3] + np.roll(offsets[k % 3], k // 3) for k in range(len(kinds))])
     member = np.arange(rows) % len(kinds)
-    X = centres[member] + 0.5 * rng.standard_normal((rows, d))
+    X = centres[member] + 0.5 * rng.standard_normal((rows, len(_MEASUREMENTS)))
     return NamedData(
         X=X,
         row_names=[f"{kinds[k][1]} {i // len(kinds) + 1}" for i, k in enumerate(member)],
@@ -68,7 +62,7 @@ def _shipped(name: str) -> dict[str, np.ndarray]:
 
 
 def animals() -> NamedData:
-    """33 species of animal by 102 yes-or-no features such as "has wings"; `kind` and `order` are the species' own names.
+    """33 species of animal by 102 yes-or-no features such as "has wings"; `kind` and `order` are the species' names.
 
     >>> data = animals()
     >>> data.X.shape, data.row_names[:3], data.feature_names[0]

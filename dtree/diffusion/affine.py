@@ -5,8 +5,6 @@ A diffusion tree spreads equally in all directions, so rows are first brought to
 they are always those of the original units and can be compared between maps.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,10 +3,8 @@
 An atom's mean is observed with its own noise divided by its count; new rows choose branches in proportion to the rows
 behind them. The predictive density stays a normalised mixture, so 10^5 rows cost what a tree over a few hundred atoms
 costs plus one pass over the rows. Rows in memory are summarised here; for more rows than memory holds the engine takes
-the clusters of a Bayes-K-means run (`dtree.engine.diffusion_atoms`).
+the clusters of a Bayes-K-means run (`dtree.methods.clusters_as_leaves`).
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 

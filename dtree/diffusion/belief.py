@@ -10,14 +10,12 @@ With K the leaf covariance in these units, the sweep returns
 `log p(y | tree) = -1/2 [ n_observed log(2 pi sigma2) + log_det + quad / sigma2 ]`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.diffusion.tree import Columns, children_first
+from dtree.diffusion.tree import Columns, children_first, rest_above
 
 
 class Leaves(NamedTuple):
@@ -28,19 +26,20 @@ class Leaves(NamedTuple):
     n_observed: int
 
 
-class Messages(NamedTuple):
-    """Messages of a tree: `up_*[i]` at node i from its subtree, `down_*[i]` at the parent of i from everything else.
+class Beliefs(NamedTuple):
+    """A tree and its messages, in the form that kernels take; a `Pool` has these fields too and may stand in for it.
 
-    `log_det` and `quad` (2n-1,) are what each internal node adds when its two children meet (and the root meets the
-    origin).
+    parent, child, rest: the columns of the tree; mean (2n-1, d), var (2n-1, q): message at each node from its subtree;
+    down_mean, down_var: the cavity message at the parent of each node from everything else.
     """
 
-    up_mean: np.ndarray
-    up_var: np.ndarray
+    parent: np.ndarray
+    child: np.ndarray
+    rest: np.ndarray
+    mean: np.ndarray
+    var: np.ndarray
     down_mean: np.ndarray
     down_var: np.ndarray
-    log_det: float
-    quad: float
 
 
 def leaves_from_data(y: np.ndarray, noise: float | np.ndarray = 0.0) -> Leaves:
@@ -117,71 +116,67 @@ def against_origin(mean: np.ndarray, var: np.ndarray, length: float) -> tuple[fl
 
 
 @kernel
-def sweep_up(
-    order: np.ndarray, child: np.ndarray, rest: np.ndarray, root: int, mean: np.ndarray, var: np.ndarray
-) -> tuple[float, float]:
-    """Messages of all internal nodes from their subtrees (leaf rows are given); returns log_det and quad."""
+def message_up(tree: Beliefs, i: int) -> tuple[float, float]:
+    """Message of an internal node from those of its children; returns what their meeting adds to log_det and quad."""
+    l, r = tree.child[i, 0], tree.child[i, 1]
+    to_l, to_r = tree.rest[i] - tree.rest[l], tree.rest[i] - tree.rest[r]
+    return meet(tree.mean[l], tree.var[l], to_l, tree.mean[r], tree.var[r], to_r, tree.mean[i], tree.var[i])
+
+
+@kernel
+def cavity_into(tree: Beliefs, node: int) -> None:
+    """Cavity message at the top of the branch to `node` from that of its parent and its sibling's message."""
+    p = tree.parent[node]
+    if p < 0:
+        tree.down_mean[node] = 0.0
+        tree.down_var[node] = 0.0
+        return
+    sibling = tree.child[p, 0] + tree.child[p, 1] - node
+    length, beside = rest_above(tree, p) - tree.rest[p], tree.rest[p] - tree.rest[sibling]
+    to_mean, to_var = tree.down_mean[node], tree.down_var[node]
+    meet(tree.down_mean[p], tree.down_var[p], length, tree.mean[sibling], tree.var[sibling], beside, to_mean, to_var)
+
+
+@kernel
+def sweep_up(tree: Beliefs, order: np.ndarray) -> tuple[float, float]:
+    """Messages of all internal nodes from their subtrees (leaf rows are given); returns log_det and quad.
+
+    `order` lists the internal nodes children first, so that the root comes last.
+    """
+    # arrays are taken out of the record before a loop: in it, every access would count references
+    child, rest, mean, var = tree.child, tree.rest, tree.mean, tree.var
     log_det, quad = 0.0, 0.0
     for i in order:
-        l = child[i, 0]
-        r = child[i, 1]
-        add_det, add_quad = meet(
-            mean[l], var[l], rest[i] - rest[l], mean[r], var[r], rest[i] - rest[r], mean[i], var[i]
-        )
+        l, r = child[i, 0], child[i, 1]
+        to_l, to_r = rest[i] - rest[l], rest[i] - rest[r]
+        add_det, add_quad = meet(mean[l], var[l], to_l, mean[r], var[r], to_r, mean[i], var[i])
         log_det += add_det
         quad += add_quad
+    root = order[-1]
     add_det, add_quad = against_origin(mean[root], var[root], 1.0 - rest[root])
     return log_det + add_det, quad + add_quad
 
 
 @kernel
-def sweep_down(
-    order: np.ndarray,
-    parent: np.ndarray,
-    child: np.ndarray,
-    rest: np.ndarray,
-    root: int,
-    mean: np.ndarray,
-    var: np.ndarray,
-    down_mean: np.ndarray,
-    down_var: np.ndarray,
-) -> None:
+def sweep_down(tree: Beliefs, order: np.ndarray) -> None:
     """Cavity messages at the parent end of every branch; needs the upward messages."""
-    down_mean[root] = 0.0
-    down_var[root] = 0.0
-    for k in range(order.shape[0] - 1, -1, -1):
-        i = order[k]
-        rest_above = rest[parent[i]] if parent[i] >= 0 else 1.0
+    parent, child, rest, mean, var, down_mean, down_var = tree
+    down_mean[order[-1]] = 0.0
+    down_var[order[-1]] = 0.0
+    for i in order[::-1]:
+        length = (rest[parent[i]] if parent[i] >= 0 else 1.0) - rest[i]
         for side in range(2):
-            to = child[i, side]
-            other = child[i, 1 - side]
-            meet(
-                down_mean[i],
-                down_var[i],
-                rest_above - rest[i],
-                mean[other],
-                var[other],
-                rest[i] - rest[other],
-                down_mean[to],
-                down_var[to],
-            )
+            to, other = child[i, side], child[i, 1 - side]
+            beside = rest[i] - rest[other]
+            meet(down_mean[i], down_var[i], length, mean[other], var[other], beside, down_mean[to], down_var[to])
 
 
 @kernel
-def branch_gradients(
-    parent: np.ndarray,
-    rest: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    down_mean: np.ndarray,
-    down_var: np.ndarray,
-    grad_det: np.ndarray,
-    grad_quad: np.ndarray,
-) -> None:
+def branch_gradients(tree: Beliefs, grad_det: np.ndarray, grad_quad: np.ndarray) -> None:
     """Derivatives of log_det and quad with respect to the length of the branch above each node."""
-    d = mean.shape[1]
+    parent, _, rest, mean, var, down_mean, down_var = tree
     q = var.shape[1]
-    g = d // q
+    g = mean.shape[1] // q
     for i in range(parent.shape[0]):
         length = (rest[parent[i]] if parent[i] >= 0 else 1.0) - rest[i]
         grad_det[i] = 0.0
@@ -198,24 +193,26 @@ def branch_gradients(
             grad_quad[i] -= total / (s * s)
 
 
-def up_messages(tree: Columns, leaves: Leaves) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Upward messages of all nodes, log_det and quad."""
+def beliefs_of(tree: Columns, leaves: Leaves) -> Beliefs:
+    """The tree with the messages of its leaves and room for all others."""
     n = tree.n_leaves
-    mean = np.empty((2 * n - 1, leaves.mean.shape[1]))
-    var = np.empty((2 * n - 1, leaves.var.shape[1]))
+    mean, var = np.empty((2 * n - 1, leaves.mean.shape[1])), np.empty((2 * n - 1, leaves.var.shape[1]))
     mean[:n], var[:n] = leaves.mean, leaves.var
-    root = tree.root
-    log_det, quad = sweep_up(children_first(tree.child, root), tree.child, tree.rest, root, mean, var)
-    return mean, var, log_det, quad
+    return Beliefs(*tree, mean, var, np.empty_like(mean), np.empty_like(var))
 
 
-def all_messages(tree: Columns, leaves: Leaves) -> Messages:
+def data_sums(tree: Columns, leaves: Leaves) -> tuple[float, float]:
+    """log_det and quad of a tree, by one sweep up."""
+    return sweep_up(beliefs_of(tree, leaves), children_first(tree.child, tree.root))
+
+
+def all_messages(tree: Columns, leaves: Leaves) -> Beliefs:
     """One sweep up and one sweep down."""
-    mean, var, log_det, quad = up_messages(tree, leaves)
-    down_mean, down_var = np.empty_like(mean), np.empty_like(var)
+    beliefs = beliefs_of(tree, leaves)
     order = children_first(tree.child, tree.root)
-    sweep_down(order, tree.parent, tree.child, tree.rest, tree.root, mean, var, down_mean, down_var)
-    return Messages(mean, var, down_mean, down_var, log_det, quad)
+    sweep_up(beliefs, order)
+    sweep_down(beliefs, order)
+    return beliefs
 
 
 def log_marginal(tree: Columns, leaves: Leaves, sigma2: float = 1.0) -> float:
@@ -226,47 +223,29 @@ def log_marginal(tree: Columns, leaves: Leaves, sigma2: float = 1.0) -> float:
     >>> round(log_marginal(from_nested([0, 1], [0.4]), y), 9)
     -2.12674204
     """
-    _, _, log_det, quad = up_messages(tree, leaves)
+    log_det, quad = data_sums(tree, leaves)
     return float(-0.5 * (leaves.n_observed * np.log(2 * np.pi * sigma2) + log_det + quad / sigma2))
-
-
-def gradient_over_times(tree: Columns, leaves: Leaves, sigma2: float = 1.0) -> np.ndarray:
-    """Gradient of `log_marginal` over the times t of the internal nodes n..2n-2, by one sweep up and down."""
-    messages = all_messages(tree, leaves)
-    grad_det, grad_quad = np.empty(tree.parent.shape[0]), np.empty(tree.parent.shape[0])
-    branch_gradients(tree.parent, tree.rest, *messages[:4], grad_det, grad_quad)
-    by_length = -0.5 * (grad_det + grad_quad / sigma2)
-    n = tree.n_leaves
-    return by_length[n:] - by_length[tree.child[n:, 0]] - by_length[tree.child[n:, 1]]
 
 
 def posterior_locations(tree: Columns, leaves: Leaves, sigma2: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Posterior mean (2n-1, d) and variance (2n-1, q) of the location of every node given times and sigma2."""
     m = all_messages(tree, leaves)
-    above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
-    length = (above - tree.rest)[:, None]
-    share, var = _product_share(m.up_var, m.down_var + length)
-    g = m.up_mean.shape[1] // m.up_var.shape[1]
-    return m.up_mean + np.repeat(share, g, axis=1) * (m.down_mean - m.up_mean), var * sigma2
-
-
-def _product_share(var_a: np.ndarray, var_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of b in the mean of the product of two Gaussians, and the product's variance (a may be infinite)."""
-    finite = np.isfinite(var_a)
-    safe = np.where(finite, var_a, 0.0)
-    share = np.where(finite, safe / (safe + var_b), 1.0)
-    return share, share * var_b
+    above = m.down_var + (tree.above - tree.rest)[:, None]
+    finite = np.isfinite(m.var)
+    below = np.where(finite, m.var, 0.0)
+    share = np.where(finite, below / (below + above), 1.0)  # of what comes from above in the product of both
+    g = m.mean.shape[1] // m.var.shape[1]
+    return m.mean + np.repeat(share, g, axis=1) * (m.down_mean - m.mean), share * above * sigma2
 
 
 def expected_squares(tree: Columns, leaves: Leaves, sigma2: float = 1.0) -> np.ndarray:
     """E |x_i - x_parent(i)|^2 over all d dimensions, for the branch above each node (2n-1,)."""
     m = all_messages(tree, leaves)
-    above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
-    length = (above - tree.rest)[:, None]
-    d, q = m.up_mean.shape[1], m.up_var.shape[1]
-    others = m.up_var + m.down_var
+    length = (tree.above - tree.rest)[:, None]
+    d, q = m.mean.shape[1], m.var.shape[1]
+    others = m.var + m.down_var
     finite = np.isfinite(others)
     shrink = np.where(finite, length / (length + np.where(finite, others, 0.0)), 0.0)
-    gap = np.repeat(shrink, d // q, axis=1) * (m.up_mean - m.down_mean)
+    gap = np.repeat(shrink, d // q, axis=1) * (m.mean - m.down_mean)
     remaining = sigma2 * length * (1.0 - shrink)
     return (gap**2).sum(axis=1) + (d // q) * remaining.sum(axis=1)

@@ -4,11 +4,11 @@ A diffusion tree has no clusters of its own. Cutting it at a time gives the subt
 is in the widest gap between divergence times, where the number of subtrees stays the same for longest.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
 
 import numpy as np
 
-from dtree.diffusion.predictive import BranchMixture, mixture_log_density
+from dtree.diffusion.predictive import BranchMixture
 from dtree.diffusion.tree import Columns, children_first, smallest_leaf
 
 
@@ -55,9 +55,11 @@ def cut(tree: Columns, n_clusters: int) -> tuple[np.ndarray, np.ndarray]:
     return labels, tops
 
 
-def log_memberships(z: np.ndarray, mixture: BranchMixture, labels: np.ndarray, n_clusters: int) -> np.ndarray:
-    """Log weight (r, k) with which the branches of each cluster explain each row: its share of the mixture."""
-    out = np.empty((n_clusters, z.shape[0]))
-    for k in range(n_clusters):
-        mixture_log_density(z, *mixture.on_branches(labels == k), out[k])
-    return out.T
+def log_memberships(
+    score: Callable[[BranchMixture], np.ndarray], mixture: BranchMixture, labels: np.ndarray, n_clusters: int
+) -> np.ndarray:
+    """Log weight (r, k) with which the branches of each cluster explain each row: its share of the mixture.
+
+    `score` gives the log density (r,) of the rows under a mixture.
+    """
+    return np.stack([score(mixture.on_branches(labels == k)) for k in range(n_clusters)], axis=1)

@@ -16,8 +16,6 @@ A maximum of a density is not an integral: as an evidence the result is off by s
 Use it to reproduce the paper, and Laplace (`laplace.py`) otherwise.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 
@@ -26,22 +24,25 @@ from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
 from dtree.core.jit import kernel
-from dtree.diffusion.belief import Leaves, expected_squares, log_marginal, up_messages
+from dtree.diffusion.belief import Leaves, data_sums, expected_squares, log_marginal
 from dtree.diffusion.laplace import Evidence
-from dtree.diffusion.objective import LOGIT_LIMIT, Hyper, Workspace, rest_from_logit
+from dtree.diffusion.objective import LOGIT_LIMIT, Frame, Hyper, Workspace, gradient_over_logit, rest_from_logit
 from dtree.diffusion.prior import log_structure_prior
-from dtree.diffusion.tree import Columns
+from dtree.diffusion.tree import Columns, rest_above
 
 EM_LOGIT_LIMIT = 9.0  # branches shorter than e^-9 of their room count as shrunk to nothing
-EM_STEPS = 20
+EM_STEPS = 20  # of EM itself, which starts well and ends slowly, before quasi-Newton steps take over
 
 
 class MeanField(NamedTuple):
-    """q(1/sigma2) and q(c) as (shape, rate), None when fixed, and the bound on log p(y, t | T) at the given times."""
+    """q(1/sigma2) and q(c) as (shape, rate), None when fixed, the bound on log p(y, t | T) at the given times, and the
+    means of 1/sigma2 and c, or their fixed values."""
 
     precision: tuple[float, float] | None
     c: tuple[float, float] | None
     bound: float
+    mean_precision: float
+    mean_c: float
 
 
 def mean_field_at_times(tree: Columns, leaves: Leaves, hyper: Hyper) -> MeanField:
@@ -49,7 +50,7 @@ def mean_field_at_times(tree: Columns, leaves: Leaves, hyper: Hyper) -> MeanFiel
 
     The mean of q(1/sigma2) equals the mean of the exact posterior given the times; its shape is larger (overconfident).
     """
-    _, _, _, quad = up_messages(tree, leaves)
+    _, quad = data_sums(tree, leaves)
     n, d = leaves.mean.shape
     precision = None
     if hyper.sigma2 is None:
@@ -59,79 +60,59 @@ def mean_field_at_times(tree: Columns, leaves: Leaves, hyper: Hyper) -> MeanFiel
         shape = a0 + 0.5 * (n_latent + leaves.n_observed)
         mean = (a0 + 0.5 * leaves.n_observed) / (b0 + 0.5 * quad)
         rate = shape / mean
-        precision = (shape, rate)
+        precision, mean_precision = (shape, rate), shape / rate
         bound = log_marginal(tree, leaves, 1.0 / mean)
         bound += 0.5 * (n_latent + leaves.n_observed) * (digamma(shape) - math.log(rate) - math.log(mean))
         # minus the divergence of q(1/sigma2) from its prior
         bound += a0 * math.log(b0) - gammaln(a0) + (a0 - 1) * (digamma(shape) - math.log(rate)) - b0 * mean
         bound += shape - math.log(rate) + gammaln(shape) + (1 - shape) * digamma(shape)
     else:
-        bound = log_marginal(tree, leaves, hyper.sigma2)
-    work = Workspace(tree, leaves, hyper)
-    slopes = _jumps(work)
+        bound, mean_precision = log_marginal(tree, leaves, hyper.sigma2), 1.0 / hyper.sigma2
     log_rest = np.log(tree.rest[n:])
-    log_j = float((slopes * log_rest).sum())
+    log_j = float((Workspace(tree, leaves, hyper).jumps() * log_rest).sum())
     # p(t | T) = p(T, t) / p(T); the factorials telescope to 1 / (n-1)!
     bound += -log_rest.sum() - gammaln(n) - log_structure_prior(tree)
     c = None
     if hyper.c is None:
         a0, b0 = hyper.c_prior
         c = (a0 + n - 1, b0 - log_j)
+        mean_c = c[0] / c[1]
         bound += a0 * math.log(b0) - gammaln(a0) + gammaln(c[0]) - c[0] * math.log(c[1])
     else:
+        mean_c = float(hyper.c)
         bound += (n - 1) * math.log(hyper.c) + hyper.c * log_j
-    return MeanField(precision, c, float(bound))
+    return MeanField(precision, c, float(bound), mean_precision, mean_c)
 
 
-def _jumps(work: Workspace) -> np.ndarray:
-    """J of Eq. 1 for the internal nodes."""
-    h = work.table[work.count - 1]
-    child = work.tree.child[work.n :]
-    return h[work.n :] - h[child[:, 0]] - h[child[:, 1]]
+class Expected(NamedTuple):
+    """What the M-step holds fixed: J of the internal nodes (n-1,), expected squares of the branches (2n-1,), the means
+    of 1/sigma2 and c, half the number of dimensions, and `proper`: 1 for the density over s, which has the log
+    Jacobian dt/ds = sum of log rest + log(1 - w) in it, 0 for that over times."""
+
+    jumps: np.ndarray
+    squares: np.ndarray
+    precision: float
+    c: float
+    half_d: float
+    proper: float
 
 
 @kernel
-def m_step_value(
-    s: np.ndarray,
-    order: np.ndarray,
-    parent: np.ndarray,
-    child: np.ndarray,
-    jumps: np.ndarray,
-    squares: np.ndarray,
-    precision: float,
-    c: float,
-    half_d: float,
-    proper: float,
-    rest: np.ndarray,
-    grad: np.ndarray,
-) -> float:
-    """Eq. 4 summed over the tree (with its leaf segments), and its gradient over s = logit w.
-
-    `proper` = 1 adds the log Jacobian dt/ds, sum of log rest + log(1 - w), and makes it the density over s; 0 does not.
-    """
-    n = (parent.shape[0] + 1) // 2
-    rest_from_logit(s, order, parent, rest)
-    by_length = np.empty(parent.shape[0])
+def m_step_value(s: np.ndarray, tree: Columns, frame: Frame, given: Expected, grad: np.ndarray) -> float:
+    """Eq. 4 summed over the tree (with its leaf segments), and its gradient over s = logit w; sets the tree's times."""
+    n = grad.shape[0] + 1
+    rest_from_logit(s, tree, frame.order)
+    by_length = np.empty(2 * n - 1)
     value = 0.0
-    for i in range(parent.shape[0]):
-        length = (rest[parent[i]] if parent[i] >= 0 else 1.0) - rest[i]
-        length = max(length, 1e-300)
-        pull = 0.5 * precision * squares[i]
-        value -= half_d * math.log(length) + pull / length
-        by_length[i] = -half_d / length + pull / (length * length)
-    for i in order:
-        value += (c * jumps[i - n] - 1.0 + proper) * math.log(rest[i]) - proper * math.log1p(math.exp(s[i - n]))
-        l = child[i, 0]
-        r = child[i, 1]
-        total = rest[i] * (by_length[l] + by_length[r] - by_length[i]) + c * jumps[i - n] - 1.0 + proper
-        if l >= n:
-            total += grad[l - n]
-        if r >= n:
-            total += grad[r - n]
-        grad[i - n] = total
-    for i in order:
-        share = 1.0 / (1.0 + math.exp(s[i - n]))
-        grad[i - n] = grad[i - n] * share - proper * (1.0 - share)
+    for i in range(2 * n - 1):
+        length = max(rest_above(tree, i) - tree.rest[i], 1e-300)
+        pull = 0.5 * given.precision * given.squares[i]
+        value -= given.half_d * math.log(length) + pull / length
+        by_length[i] = -given.half_d / length + pull / (length * length)
+    for i in frame.order:
+        power = given.c * given.jumps[i - n] - 1.0 + given.proper
+        value += power * math.log(tree.rest[i]) - given.proper * math.log1p(math.exp(s[i - n]))
+    gradient_over_logit(s, tree, frame, by_length, given.c, given.proper, grad)
     return value
 
 
@@ -169,10 +150,8 @@ def log_evidence_em(
     s = np.clip(work.logit(), -limit, limit)
     if max_iter > iterations:
         options = {"maxiter": max_iter - iterations, "maxcor": 20, "gtol": tol, "ftol": 1e-14}
-        arguments = (work, proper)
-        result = minimize(
-            _negative_bound, s, args=arguments, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
+        climb = {"args": (work, proper), "jac": True, "bounds": bounds, "options": options}
+        result = minimize(_negative_bound, s, method="L-BFGS-B", **climb)
         s, iterations = result.x, iterations + int(result.nit)
     value, slope = _negative_bound(s, work, proper)
     short, spent = s > limit - 0.5, s < 0.5 - limit
@@ -193,22 +172,18 @@ def _em_step(work: Workspace, leaves: Leaves, hyper: Hyper, bounds: list[tuple[f
     """Expectations at the workspace's times, then the times that maximise Eq. 4."""
     columns = work.tree
     field = mean_field_at_times(columns, leaves, hyper)
-    precision = 1.0 / (hyper.sigma2 or 1.0) if field.precision is None else field.precision[0] / field.precision[1]
-    c = float(hyper.c or 1.0) if field.c is None else field.c[0] / field.c[1]
-    squares = expected_squares(columns, leaves, 1.0 / precision)
-    jumps = _jumps(work)
-    rest, grad = np.zeros(2 * work.n - 1), np.empty(work.n - 1)
+    squares = expected_squares(columns, leaves, 1.0 / field.mean_precision)
     half_d = 0.5 * leaves.mean.shape[1]
+    given = Expected(work.jumps(), squares, field.mean_precision, field.mean_c, half_d, proper)
+    trial, grad = columns._replace(rest=np.zeros(2 * work.n - 1)), np.empty(work.n - 1)
 
     def negative(s: np.ndarray) -> tuple[float, np.ndarray]:
-        value = m_step_value(
-            s, work.order, columns.parent, columns.child, jumps, squares, precision, c, half_d, proper, rest, grad
-        )
+        value = m_step_value(s, trial, work.frame, given, grad)
         return -value, -grad
 
     start = np.clip(work.logit(), bounds[0][0], bounds[0][1])
     result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25})
-    rest_from_logit(result.x, work.order, columns.parent, columns.rest)
+    rest_from_logit(result.x, columns, work.frame.order)
 
 
 def _log_jacobian(work: Workspace, s: np.ndarray) -> float:
@@ -225,5 +200,5 @@ def _negative_bound(s: np.ndarray, work: Workspace, proper: float) -> tuple[floa
     value = work.density(s)
     w = 1.0 / (1.0 + np.exp(-s))
     value -= (1.0 - proper) * _log_jacobian(work, s)
-    gradient = work.grad - (1.0 - proper) * ((1.0 - w) * (work.count[work.n :] - 1.0) - w)
+    gradient = work.grad - (1.0 - proper) * ((1.0 - w) * (work.frame.size[work.n :] - 1.0) - w)
     return -value, -gradient

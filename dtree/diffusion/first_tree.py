@@ -1,11 +1,9 @@
 """Where a search may start other than with its own sequential build: the tree of Bayesian hierarchical clustering."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtree.diffusion.belief import Leaves
-from dtree.diffusion.tree import Columns, canonical
+from dtree.diffusion.tree import Columns, canonical, unlinked
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.defaults import choose_model
 
@@ -17,7 +15,7 @@ def tree_of_merges(merges: np.ndarray) -> Columns:
     array([0.  , 0.  , 0.  , 0.64, 0.8 ])
     """
     n = merges.shape[0] + 1
-    parent, child, rest = np.full(2 * n - 1, -1), np.full((2 * n - 1, 2), -1), np.zeros(2 * n - 1)
+    parent, child, rest = unlinked(2 * n - 1)
     child[n:] = merges
     for k, pair in enumerate(merges):
         parent[pair] = n + k

@@ -7,8 +7,6 @@ leaves the matrix is built in full; beyond that only the entries between a node 
 eliminated from the leaves upwards in linear time (the discarded entries fall off with distance in the tree).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -18,11 +16,11 @@ from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
 from dtree.core.jit import kernel
-from dtree.diffusion.belief import Leaves
-from dtree.diffusion.objective import LOGIT_LIMIT, Hyper, Workspace, effective_c, effective_precision
-from dtree.diffusion.tree import Columns
+from dtree.diffusion.belief import Beliefs, Leaves
+from dtree.diffusion.objective import C_SUM, LOGIT_LIMIT, QUAD, Hyper, Workspace, effective_c, effective_precision
+from dtree.diffusion.tree import Columns, rest_above
 
-DENSE_LIMIT = 300
+DENSE_LIMIT = 300  # leaves: a full matrix beyond costs more than all other work on a tree
 
 
 class Evidence(NamedTuple):
@@ -60,24 +58,20 @@ def maximise(work: Workspace, *, max_iter: int = 500, tol: float = 1e-6) -> tupl
 
 
 @kernel
-def branch_couplings(
-    child: np.ndarray, parent: np.ndarray, rest: np.ndarray, var: np.ndarray, down_var: np.ndarray, out: np.ndarray
-) -> None:
-    """G (2n-1, 2n-1) for one block of dimensions; var and down_var are (2n-1,)."""
+def branch_couplings(tree: Beliefs, block: int, out: np.ndarray) -> None:
+    """G (2n-1, 2n-1) for one block of dimensions that share a variance."""
+    parent, child, rest = tree.parent, tree.child, tree.rest
+    var, down_var = tree.var[:, block], tree.down_var[:, block]
     n_nodes = parent.shape[0]
     into_child = np.empty(n_nodes)  # from the branch above a node's parent into the node's branch
     into_parent = np.empty(n_nodes)
     into_sibling = np.empty(n_nodes)
-    own = np.empty(n_nodes)
     for i in range(n_nodes):
-        length = (rest[parent[i]] if parent[i] >= 0 else 1.0) - rest[i]
-        total = length + var[i] + down_var[i]
-        own[i] = 0.0 if total == np.inf else 1.0 / total
-    for i in range(n_nodes):
+        total = rest_above(tree, i) - rest[i] + var[i] + down_var[i]
+        out[i, i] = 0.0 if total == np.inf else 1.0 / total
         if child[i, 0] < 0:
             continue
-        length = (rest[parent[i]] if parent[i] >= 0 else 1.0) - rest[i]
-        above = 1.0 / (down_var[i] + length) if down_var[i] < np.inf else 0.0
+        above = 1.0 / (down_var[i] + (rest_above(tree, i) - rest[i])) if down_var[i] < np.inf else 0.0
         for side in range(2):
             k = child[i, side]
             other = child[i, 1 - side]
@@ -88,10 +82,8 @@ def branch_couplings(
             into_sibling[k] = -its / (above + its)
     stack = np.empty(n_nodes, np.int64)
     for a in range(n_nodes):
-        out[a, a] = own[a]
         node = a
-        stack[0] = a
-        depth = 1
+        stack[0], depth = a, 1
         while True:
             while depth > 0:
                 depth -= 1
@@ -108,17 +100,16 @@ def branch_couplings(
             sibling = child[above_node, 0] + child[above_node, 1] - node
             out[a, above_node] = out[a, node] * into_parent[node]
             out[a, sibling] = out[a, node] * into_sibling[node]
-            stack[0] = sibling
-            depth = 1
+            stack[0], depth = sibling, 1
             node = above_node
 
 
 def _branch_vectors(work: Workspace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """z (2n-1, d) = gap / s of each branch, the branch lengths, and d quad / d length."""
-    parent, rest = work.tree.parent, work.tree.rest
-    length = np.where(parent >= 0, rest[parent], 1.0) - rest
-    s = length[:, None] + work.var + work.down_var
-    z = (work.mean - work.down_mean) / np.repeat(s, work.mean.shape[1] // work.var.shape[1], axis=1)
+    at = work.beliefs
+    length = work.tree.above - work.tree.rest
+    s = length[:, None] + at.var + at.down_var
+    z = (at.mean - at.down_mean) / np.repeat(s, at.mean.shape[1] // at.var.shape[1], axis=1)
     return z, length, -(z**2).sum(axis=1)
 
 
@@ -131,29 +122,26 @@ def _rank_one_terms(work: Workspace, grad_quad: np.ndarray) -> np.ndarray:
     """Columns u with -Hessian containing -u u', from integrating sigma2 and c exactly."""
     n, rest = work.n, work.tree.rest
     columns = []
-    _, quad, c_sum, _ = work.sums()
-    hyper = work.hyper_array
+    _, quad, c_sum, _, n_observed, _ = work.sums()
+    hyper = work.frame.hyper
     if hyper[0] > 0:
-        shape, rate = hyper[1] + 0.5 * work.n_observed, hyper[2] + 0.5 * quad
+        shape, rate = hyper[1] + 0.5 * n_observed, hyper[2] + 0.5 * quad
         columns.append(math.sqrt(shape) / (2 * rate) * _to_rest(grad_quad, work.tree.child, n))
     if hyper[3] > 0:
-        columns.append(math.sqrt(hyper[4] + n - 1) / (hyper[5] - c_sum) * _harmonic_slopes(work) / rest[n:])
+        columns.append(math.sqrt(hyper[4] + n - 1) / (hyper[5] - c_sum) * work.jumps() / rest[n:])
     return np.array(columns).reshape(len(columns), n - 1)
 
 
-def _harmonic_slopes(work: Workspace) -> np.ndarray:
-    """kappa_i with C = sum kappa_i log rest_i."""
-    h = work.table[work.count - 1]
-    child = work.tree.child[work.n :]
-    return h[work.n :] - h[child[:, 0]] - h[child[:, 1]]
+def _precision(work: Workspace) -> float:
+    """1/sigma2, or its mean given the times."""
+    return effective_precision(work.sums()[QUAD], work.frame.n_observed, work.frame.hyper)
 
 
 def _diagonal_curvature(work: Workspace) -> np.ndarray:
     """Second derivative of the terms of the prior that depend on one rest only."""
     n, rest, child = work.n, work.tree.rest, work.tree.child
-    _, _, c_sum, _ = work.sums()
-    c = effective_c(c_sum, float(n), work.hyper_array)
-    slope = c * _harmonic_slopes(work) - (child[n:] >= n).sum(axis=1)
+    c = effective_c(work.sums()[C_SUM], float(n), work.frame.hyper)
+    slope = c * work.jumps() - (child[n:] >= n).sum(axis=1)
     return -slope / rest[n:] ** 2
 
 
@@ -161,20 +149,13 @@ def negative_hessian(work: Workspace) -> np.ndarray:
     """Minus the Hessian (n-1, n-1) of the joint density (in s) over the rests of the internal nodes, at any times."""
     n, child = work.n, work.tree.child
     z, length, grad_quad = _branch_vectors(work)
-    precision = effective_precision(work.sums()[1], work.n_observed, work.hyper_array)
-    d, q = work.mean.shape[1], work.var.shape[1]
-    g = d // q
+    precision = _precision(work)
+    q = work.beliefs.var.shape[1]
+    g = z.shape[1] // q
     edges = np.zeros((2 * n - 1, 2 * n - 1))
     coupling = np.empty_like(edges)
     for j in range(q):
-        branch_couplings(
-            child,
-            work.tree.parent,
-            work.tree.rest,
-            np.ascontiguousarray(work.var[:, j]),
-            np.ascontiguousarray(work.down_var[:, j]),
-            coupling,
-        )
+        branch_couplings(work.beliefs, j, coupling)
         block = z[:, j * g : (j + 1) * g]
         edges += coupling * (0.5 * g * coupling - precision * (block @ block.T))
     internal = np.arange(n, 2 * n - 1)
@@ -186,35 +167,24 @@ def negative_hessian(work: Workspace) -> np.ndarray:
 
 
 @kernel
-def neighbour_hessian(
-    child: np.ndarray,
-    parent: np.ndarray,
-    rest: np.ndarray,
-    var: np.ndarray,
-    down_var: np.ndarray,
-    z: np.ndarray,
-    precision: float,
-    diagonal: np.ndarray,
-    off: np.ndarray,
-) -> None:
+def neighbour_hessian(tree: Beliefs, z: np.ndarray, precision: float, diagonal: np.ndarray, off: np.ndarray) -> None:
     """Data part of the Hessian over rests: its diagonal and the entry between each internal node and its parent."""
+    parent, child, rest, _, var, _, down_var = tree
     n = (parent.shape[0] + 1) // 2
-    d = z.shape[1]
     q = var.shape[1]
-    g = d // q
+    g = z.shape[1] // q
     edge = np.empty(5, np.int64)
     coupling = np.empty((3, 5))
     for i in range(n, parent.shape[0]):
         p = parent[i]
-        above = rest[p] if p >= 0 else 1.0
+        above = rest_above(tree, i)
         edge[0], edge[1], edge[2] = i, child[i, 0], child[i, 1]
         n_edges = 3
         if p >= 0:
             edge[3] = p
             edge[4] = child[p, 0] + child[p, 1] - i
             n_edges = 5
-        total_diagonal = 0.0
-        total_off = 0.0
+        total_diagonal, total_off = 0.0, 0.0
         for j in range(q):
             v0 = down_var[i, j] + above - rest[i]
             v1 = var[edge[1], j] + rest[i] - rest[edge[1]]
@@ -233,7 +203,7 @@ def neighbour_hessian(
             coupling[1, 2] = -p1 * p2 / total
             coupling[1, 0], coupling[2, 0], coupling[2, 1] = coupling[0, 1], coupling[0, 2], coupling[1, 2]
             if p >= 0:
-                above_p = rest[parent[p]] if parent[p] >= 0 else 1.0
+                above_p = rest_above(tree, p)
                 s0 = 1.0 / (down_var[p, j] + above_p - rest[p]) if down_var[p, j] < np.inf else 0.0
                 s1 = 1.0 / (var[i, j] + rest[p] - rest[i])
                 s2 = 1.0 / (var[edge[4], j] + rest[p] - rest[edge[4]]) if var[edge[4], j] < np.inf else 0.0
@@ -287,9 +257,8 @@ def eliminate_tree(
 def _log_det_sparse(work: Workspace, scale: np.ndarray) -> tuple[float, bool]:
     n, tree = work.n, work.tree
     z, length, grad_quad = _branch_vectors(work)
-    precision = effective_precision(work.sums()[1], work.n_observed, work.hyper_array)
     diagonal, off = np.empty(n - 1), np.empty(n - 1)
-    neighbour_hessian(tree.child, tree.parent, tree.rest, work.var, work.down_var, z, precision, diagonal, off)
+    neighbour_hessian(work.beliefs, z, _precision(work), diagonal, off)
     gap = np.zeros(2 * n - 1)
     gap[n:] = 1.0 / length[n:] ** 2  # the log(1 - w) terms
     diagonal += _diagonal_curvature(work) - gap[n:] - gap[tree.child[n:, 0]] - gap[tree.child[n:, 1]]
@@ -297,7 +266,7 @@ def _log_det_sparse(work: Workspace, scale: np.ndarray) -> tuple[float, bool]:
     above = tree.parent[n:]
     off = np.where(above >= 0, -off * scale * scale[np.maximum(above - n, 0)], 0.0)
     right = np.ascontiguousarray(_rank_one_terms(work, grad_quad) * scale)
-    log_det, positive = eliminate_tree(work.order, tree.parent, -diagonal * scale**2, off, right)
+    log_det, positive = eliminate_tree(work.frame.order, tree.parent, -diagonal * scale**2, off, right)
     if not positive:
         return 0.0, False
     sign, correction = np.linalg.slogdet(np.eye(right.shape[0]) - right @ right.T)
@@ -310,9 +279,8 @@ def laplace_at_maximum(work: Workspace, *, dense_limit: int = DENSE_LIMIT) -> tu
 
     At a maximum the Hessian in s is J' (Hessian over rests) J with J triangular, so only J's diagonal enters.
     """
-    n, rest, parent = work.n, work.tree.rest, work.tree.parent
-    above = np.where(parent[n:] >= 0, rest[parent[n:]], 1.0)
-    scale = rest[n:] * (above - rest[n:]) / above
+    n, rest, above = work.n, work.tree.rest[work.n :], work.tree.above[work.n :]
+    scale = rest * (above - rest) / above
     if n <= dense_limit:
         matrix = negative_hessian(work) * scale * scale[:, None]
         try:
@@ -372,14 +340,9 @@ def times_around(
     spread = normal / np.sqrt(chi)[:, None]
     points = s + (spread / np.sqrt(values)) @ vectors.T
     m = n - 1
-    log_q = (
-        math.lgamma(0.5 * (dof + m))
-        - math.lgamma(0.5 * dof)
-        - 0.5 * m * math.log(dof * math.pi)
-        + 0.5 * np.log(values).sum()
-        - 0.5 * (dof + m) * np.log1p((spread**2).sum(axis=1) / dof)
-    )
-    return work, points, log_q
+    constant = math.lgamma(0.5 * (dof + m)) - math.lgamma(0.5 * dof) - 0.5 * m * math.log(dof * math.pi)
+    constant += 0.5 * np.log(values).sum()
+    return work, points, constant - 0.5 * (dof + m) * np.log1p((spread**2).sum(axis=1) / dof)
 
 
 def importance_correction(

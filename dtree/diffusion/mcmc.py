@@ -5,36 +5,18 @@ follows a new path down the remaining tree; because a subtree with more than one
 Metropolis ratio uses the full prior of both trees and the density of the path, not the likelihood ratio alone.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.diffusion.belief import Leaves
-from dtree.diffusion.local import three_way, time_terms, value_at
-from dtree.diffusion.objective import Hyper, effective_c, log_joint_in_logit
-from dtree.diffusion.pool import (
-    C_SUM,
-    CURVATURE,
-    LOG_DET,
-    N_LEAVES,
-    QUAD,
-    ROOT,
-    W_SUM,
-    Pool,
-    cavity_into,
-    empty_pool,
-    look_at,
-    message_up,
-    refresh,
-    rest_above,
-    total_density,
-)
+from dtree.diffusion.belief import Leaves, cavity_into
+from dtree.diffusion.local import time_terms, value_at
+from dtree.diffusion.objective import C_SUM, N_LEAVES, W_SUM, Hyper, effective_c, log_joint_in_logit
+from dtree.diffusion.pool import ROOT, Pool, columns_of, look_at, pool_at, put_at, refresh, total_density
 from dtree.diffusion.regraft import attach, detach
-from dtree.diffusion.tree import Columns, canonical
+from dtree.diffusion.tree import Columns, canonical, depth_first, rest_above
 
 
 class State(NamedTuple):
@@ -103,72 +85,42 @@ def move_subtree(pool: Pool, rng: np.random.Generator) -> bool:
 
 
 @kernel
-def _log_time_density(pool: Pool, node: int, rest: float) -> float:
-    """Joint log density over the node's rest, given `look_at`; minus infinity outside the bounds."""
-    l = pool.child[node, 0]
-    r = pool.child[node, 1]
-    g = pool.mean.shape[1] // pool.var.shape[1]
-    value = value_at(
-        rest, pool.place, pool.down_var[node], pool.var[l], pool.var[r], pool.gaps, g, pool.base, pool.hyper
-    )
+def _log_time_density(pool: Pool, rest: float) -> float:
+    """Joint log density over the rest of the node that was looked at; minus infinity outside the bounds."""
+    value = value_at(rest, pool.place, pool.meeting, pool.base, pool.hyper)
     if value == -np.inf:
         return value
-    _, w_sum = time_terms(rest, pool.place[0], pool.place[1], pool.place[2], 0.0, 0.0, 0.0)
-    return value - w_sum - math.log(rest)
+    return value - time_terms(rest, pool.place)[1] - math.log(rest)
 
 
 @kernel
 def _slice_time(pool: Pool, rng: np.random.Generator, node: int) -> None:
     """Slice sample the node's time between its neighbours, shrinking from the whole interval."""
     look_at(pool, node)
-    level = _log_time_density(pool, node, pool.rest[node]) + math.log(1.0 - rng.random())
+    level = _log_time_density(pool, pool.rest[node]) + math.log(1.0 - rng.random())
     low = max(pool.place[1], pool.place[2])
     high = pool.place[0]
     rest = pool.rest[node]
-    for _ in range(200):
+    for _ in range(200):  # halved on average every time: by then the interval is one point
         trial = low + (high - low) * rng.random()
-        if _log_time_density(pool, node, trial) >= level:
+        if _log_time_density(pool, trial) >= level:
             rest = trial
             break
         if trial < pool.rest[node]:
             low = trial
         else:
             high = trial
-    pool.rest[node] = rest
-    l = pool.child[node, 0]
-    r = pool.child[node, 1]
-    g = pool.mean.shape[1] // pool.var.shape[1]
-    place = pool.place
-    log_det, quad = three_way(
-        rest, place[0], place[1], place[2], pool.down_var[node], pool.var[l], pool.var[r], pool.gaps, g
-    )
-    c_sum, w_sum = time_terms(rest, place[0], place[1], place[2], place[3], place[4], place[5])
-    pool.sums[LOG_DET] = pool.base[0] + log_det
-    pool.sums[QUAD] = pool.base[1] + quad
-    pool.sums[C_SUM] = pool.base[2] + c_sum
-    pool.sums[W_SUM] = pool.base[3] + w_sum
-    message_up(pool, node)
+    put_at(pool, node, rest)
 
 
 @kernel
 def slice_all_times(pool: Pool, rng: np.random.Generator) -> None:
-    stack = np.empty(pool.parent.shape[0], np.int64)
-    visits = np.zeros(pool.parent.shape[0], np.int64)
-    stack[0] = pool.meta[ROOT]
-    depth = 1
-    while depth > 0:
-        i = stack[depth - 1]
-        if visits[i] == 0:
+    """Every time in turn: down with fresh cavity messages, up with fresh times."""
+    for i in depth_first(pool.child, pool.meta[ROOT]):
+        if i < 0:
+            _slice_time(pool, rng, -1 - i)
+        elif pool.child[i, 0] >= 0:
             cavity_into(pool, i)
-        if visits[i] < 2:
-            k = pool.child[i, visits[i]]
-            visits[i] += 1
-            if pool.child[k, 0] >= 0:
-                stack[depth] = k
-                depth += 1
-        else:
-            depth -= 1
-            _slice_time(pool, rng, i)
 
 
 @kernel
@@ -183,12 +135,7 @@ def _sweep(pool: Pool, rng: np.random.Generator, moves: int, counts: np.ndarray)
 
 def init(tree: Columns, leaves: Leaves, hyper: Hyper) -> State:
     """A chain that starts at `tree`."""
-    pool = empty_pool(leaves, hyper)
-    pool.parent[:], pool.child[:], pool.rest[:] = tree
-    pool.meta[ROOT] = tree.root
-    refresh(pool)
-    pool.sums[CURVATURE] = 0.0
-    return State(pool, np.zeros(2, np.int64))
+    return State(pool_at(tree, leaves, hyper), np.zeros(2, np.int64))
 
 
 def step(state: State, rng: np.random.Generator, *, moves: int | None = None) -> State:
@@ -197,14 +144,13 @@ def step(state: State, rng: np.random.Generator, *, moves: int | None = None) ->
     return state
 
 
-def tree_of(state: State) -> Columns:
-    """The chain's current tree, canonical."""
-    return canonical(Columns(state.pool.parent.copy(), state.pool.child.copy(), state.pool.rest.copy()))
+def tree_of(pool: Pool) -> Columns:
+    """The tree in which a chain stands, canonical."""
+    return canonical(columns_of(pool))
 
 
 def log_joint(tree: Columns, leaves: Leaves, hyper: Hyper) -> float:
     """Log density (over rests) of data, structure and times: what the chain samples from."""
-    n = tree.n_leaves
-    above = np.where(tree.parent[n:] >= 0, tree.rest[tree.parent[n:]], 1.0)
-    slope = tree.rest[n:] * (above - tree.rest[n:]) / above
+    rest, above = tree.rest[tree.n_leaves :], tree.above[tree.n_leaves :]
+    slope = rest * (above - rest) / above
     return log_joint_in_logit(tree, leaves, hyper) - float(np.log(slope).sum())

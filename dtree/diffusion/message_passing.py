@@ -16,14 +16,11 @@ cavities.
 The evidence is the usual EP energy. EP need not converge; `converged` and `message` say so.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from scipy.special import betaln, digamma, gammaln, roots_jacobi
 
 from dtree.diffusion.belief import Leaves, all_messages
@@ -31,10 +28,17 @@ from dtree.diffusion.em import mean_field_at_times
 from dtree.diffusion.laplace import Evidence
 from dtree.diffusion.objective import Hyper, Workspace
 from dtree.diffusion.prior import log_structure_prior
-from dtree.diffusion.time_messages import TimeSites, branch_cavity, branch_moments, gaussian_times, marginals
+from dtree.diffusion.time_messages import (
+    NODES,
+    BranchFactors,
+    TimeMessages,
+    TimeSites,
+    branch_cavity,
+    branch_moments,
+    gaussian_times,
+    marginals,
+)
 from dtree.diffusion.tree import Columns
-
-NODES, WEIGHTS = leggauss(48)
 
 
 def _log_gaussian(precision: float, shift: float) -> float:
@@ -77,10 +81,10 @@ def _node_moments(precision: float, shift: float, power: float) -> tuple[float, 
 def _start(tree: Columns) -> TimeSites:
     """Sites that hold the times near the given ones, in their right order."""
     n = tree.n_leaves
-    above = np.where(tree.parent[n:] >= 0, tree.rest[tree.parent[n:]], 1.0)
-    spread = 0.3 * np.minimum(above - tree.rest[n:], tree.rest[n:]) + 1e-3
+    rest, above = tree.rest[n:], tree.above[n:]
+    spread = 0.3 * np.minimum(above - rest, rest) + 1e-3
     precision = 1.0 / spread**2
-    node = np.column_stack([precision, precision * (1.0 - tree.rest[n:])])
+    node = np.column_stack([precision, precision * (1.0 - rest)])
     return TimeSites(node, np.zeros((2 * n - 1, 2)))
 
 
@@ -93,34 +97,27 @@ def _set_times(tree: Columns, order: np.ndarray, mean: np.ndarray) -> None:
 
 
 class _Model(NamedTuple):
-    """What the factors need at the current mean times."""
+    """What the factors need at the current mean times: those of the branches, and c and J (n-1,) of the time prior."""
 
-    precision: float
+    branches: BranchFactors
     c: float
-    others: np.ndarray
-    gaps: np.ndarray
-    lengths: np.ndarray
-    g: int
+    jumps: np.ndarray
 
 
-def _model_at(tree: Columns, leaves: Leaves, hyper: Hyper, c: float) -> tuple[_Model, float]:
-    """Branch factors at the tree's times, and the (bound on the) log marginal there with 1/sigma2 handled by mean
+def _model_at(work: Workspace, leaves: Leaves, hyper: Hyper, c: float) -> tuple[_Model, float]:
+    """Factors at the workspace's times, and the (bound on the) log marginal there with 1/sigma2 handled by mean
     field."""
+    tree, n, jumps = work.tree, work.n, work.jumps()
     messages = all_messages(tree, leaves)
-    d, q = messages.up_mean.shape[1], messages.up_var.shape[1]
-    above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
-    gap = ((messages.up_mean - messages.down_mean) ** 2).reshape(-1, q, d // q).sum(axis=2)
+    d, q = messages.mean.shape[1], messages.var.shape[1]
+    gap = ((messages.mean - messages.down_mean) ** 2).reshape(-1, q, d // q).sum(axis=2)
     field = mean_field_at_times(tree, leaves, hyper._replace(c=1.0))
-    n = tree.n_leaves
     # take the time prior (at c = 1) out of the bound again: its factors are separate here
-    work = Workspace(tree, leaves, hyper)
-    h = work.table[work.count - 1]
-    jumps = h[n:] - h[tree.child[n:, 0]] - h[tree.child[n:, 1]]
     log_rest = np.log(tree.rest[n:])
     bound = field.bound - float(((jumps - 1.0) * log_rest).sum()) + float(gammaln(n)) + log_structure_prior(tree)
-    precision = 1.0 / (hyper.sigma2 or 1.0) if field.precision is None else field.precision[0] / field.precision[1]
-    others = messages.up_var + messages.down_var
-    return _Model(precision, c, others, gap, above - tree.rest, d // q), bound
+    others = messages.var + messages.down_var
+    branches = BranchFactors(others, gap, tree.above - tree.rest, d // q, field.mean_precision)
+    return _Model(branches, c, jumps), bound
 
 
 def log_evidence_message_passing(
@@ -136,34 +133,33 @@ def log_evidence_message_passing(
     (True, True)
     """
     work = Workspace(tree, leaves, hyper)
-    n, order, columns = work.n, work.order, work.tree
-    h = work.table[work.count - 1]
-    jumps = h[n:] - h[columns.child[n:, 0]] - h[columns.child[n:, 1]]
+    n, order, columns = work.n, work.frame.order, work.tree
+    h = work.frame.table[work.frame.size - 1]
     sites = _start(columns)
-    up, down, moments = np.zeros((2 * n - 1, 2)), np.zeros((2 * n - 1, 2)), np.empty((n - 1, 2))
+    times = TimeMessages(np.zeros((2 * n - 1, 2)), np.zeros((2 * n - 1, 2)), np.empty((n - 1, 2)))
     a0, b0 = hyper.c_prior
     c_shape, c_rate = a0 + n - 1, b0 + float((h[n:]).sum())
     value, last, converged, iterations, skipped = -np.inf, -np.inf, False, 0, 0
     message = ""
-    gaussian_times(order, columns.parent, columns.child, work.root, *sites, up, down)
+    gaussian_times(columns, order, sites, times)
     while iterations < max_iter and not converged:
         iterations += 1
-        marginals(order, columns.parent, sites.branch, up, down, moments)
-        _set_times(columns, order, moments[:, 0])
+        marginals(columns, sites.branch, times)
+        _set_times(columns, order, times.moments[:, 0])
         if hyper.c is None:
             # for ordered times the sum is -sum H log w >= 0; Gaussians that overlap can break that
-            c_rate = b0 + max(-float((jumps * _expected_log_rest(moments)).sum()), 0.0)
+            c_rate = b0 + max(-float((work.jumps() * _expected_log_rest(times.moments)).sum()), 0.0)
         c = hyper.c if hyper.c is not None else c_shape / c_rate
-        model, bound = _model_at(columns, leaves, hyper, c)
-        wanted, skipped = _wanted_sites(sites, model, columns, jumps, moments, up, down)
+        model, bound = _model_at(work, leaves, hyper, c)
+        wanted, skipped = _wanted_sites(sites, model, columns, times)
         step = 1.0 if iterations <= 2 and damping >= 0.5 else damping
         moved = _toward(sites, wanted, step)
         # sites of negative precision are allowed as long as q(t) stays a Gaussian: shorten the step until it is
-        while not gaussian_times(order, columns.parent, columns.child, work.root, *moved, up, down)[1] and step > 1e-4:
+        while not gaussian_times(columns, order, moved, times)[1] and step > 1e-4:
             step *= 0.5
             moved = _toward(sites, wanted, step)
         sites = moved
-        energy = _energy(sites, model, columns, order, work.root, jumps, up, down, moments)
+        energy = _energy(sites, model, work, times)
         if not math.isfinite(energy):
             message = "a message over times became improper"
             break
@@ -180,14 +176,8 @@ def log_evidence_message_passing(
     if not converged and not message:
         message = f"message passing did not converge in {max_iter} iterations"
         message += f"; {skipped} messages had no proper update" if skipped else ""
-    return Evidence(
-        float(value - gammaln(n)),
-        columns,
-        float(value),
-        converged and bool(np.isfinite(value)),
-        message or "converged",
-        iterations,
-    )
+    good = converged and bool(np.isfinite(value))
+    return Evidence(float(value - gammaln(n)), columns, float(value), good, message or "converged", iterations)
 
 
 def _expected_log_rest(moments: np.ndarray) -> np.ndarray:
@@ -203,29 +193,21 @@ def _toward(sites: TimeSites, wanted: TimeSites, step: float) -> TimeSites:
     return TimeSites(*(old + step * (new - old) for old, new in zip(sites, wanted, strict=True)))
 
 
-def _wanted_sites(
-    sites: TimeSites,
-    model: _Model,
-    tree: Columns,
-    jumps: np.ndarray,
-    moments: np.ndarray,
-    up: np.ndarray,
-    down: np.ndarray,
-) -> tuple[TimeSites, int]:
+def _wanted_sites(sites: TimeSites, model: _Model, tree: Columns, times: TimeMessages) -> tuple[TimeSites, int]:
     """Sites that match the moments of every factor in its cavity, and how many factors had none (left as they are)."""
     skipped = 0
     n = tree.n_leaves
     node, branch = sites.node.copy(), sites.branch.copy()
     for i in range(2 * n - 1):
-        precision, shift = branch_cavity(i, tree.parent, up, down)
-        _, mean, var = _branch_moments(i, precision, shift, model)
+        precision, shift = branch_cavity(i, tree, times)
+        _, mean, var = branch_moments(i, precision, shift, model.branches)
         if not var > 0.0:
             skipped += 1
             continue
         branch[i] = 1.0 / var - precision, mean / var - shift
     for i in range(n - 1):
-        precision, shift = _node_cavity(moments[i], sites.node[i])
-        found = _node_moments(precision, shift, model.c * jumps[i] - 1.0)
+        precision, shift = _node_cavity(times.moments[i], sites.node[i])
+        found = _node_moments(precision, shift, model.c * model.jumps[i] - 1.0)
         if found is None or not found[2] > 0.0:
             # no proper cavity yet: the site that started the iteration is weakened until the branches speak
             node[i] = 0.7 * sites.node[i]
@@ -235,44 +217,29 @@ def _wanted_sites(
     return TimeSites(node, branch), skipped
 
 
-def _branch_moments(i: int, precision: float, shift: float, model: _Model) -> tuple[float, float, float]:
-    return branch_moments(
-        precision, shift, model.lengths[i], model.others[i], model.gaps[i], model.g, model.precision, NODES, WEIGHTS
-    )
-
-
 def _node_cavity(marginal: np.ndarray, site: np.ndarray) -> tuple[float, float]:
     """Natural parameters of a node's time without its own site."""
     return float(1.0 / marginal[1] - site[0]), float(marginal[0] / marginal[1] - site[1])
 
 
-def _energy(
-    sites: TimeSites,
-    model: _Model,
-    tree: Columns,
-    order: np.ndarray,
-    root: int,
-    jumps: np.ndarray,
-    up: np.ndarray,
-    down: np.ndarray,
-    moments: np.ndarray,
-) -> float:
+def _energy(sites: TimeSites, model: _Model, work: Workspace, times: TimeMessages) -> float:
     """EP energy of the times: log integral of the sites with the constants that match each factor's normaliser."""
-    total, proper = gaussian_times(order, tree.parent, tree.child, root, *sites, up, down)
+    tree, n = work.tree, work.n
+    total, proper = gaussian_times(tree, work.frame.order, sites, times)
     if not proper:
         return -math.inf
-    marginals(order, tree.parent, sites.branch, up, down, moments)
-    n = tree.n_leaves
+    marginals(tree, sites.branch, times)
     for i in range(2 * n - 1):
-        precision, shift = branch_cavity(i, tree.parent, up, down)
+        precision, shift = branch_cavity(i, tree, times)
         with_site = precision + sites.branch[i, 0]
         if with_site > 0.0:
-            log_z, _, _ = _branch_moments(i, precision, shift, model)
+            log_z, _, _ = branch_moments(i, precision, shift, model.branches)
             total += log_z - _log_gaussian(with_site, shift + sites.branch[i, 1])
     for i in range(n - 1):
-        precision, shift = _node_cavity(moments[i], sites.node[i])
-        found = _node_moments(precision, shift, model.c * jumps[i] - 1.0)
+        mean, var = times.moments[i]
+        precision, shift = _node_cavity(times.moments[i], sites.node[i])
+        found = _node_moments(precision, shift, model.c * model.jumps[i] - 1.0)
         if found is not None:
             total += math.log(model.c) + found[0]
-            total -= _log_gaussian(1.0 / moments[i, 1], moments[i, 0] / moments[i, 1])
+            total -= _log_gaussian(1.0 / var, mean / var)
     return float(total)

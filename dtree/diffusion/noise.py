@@ -1,7 +1,5 @@
 """Learning the observation noise, and the diffusion variance when the noise is known in absolute units."""
 
-from __future__ import annotations
-
 import math
 
 from scipy.optimize import minimize_scalar

@@ -6,19 +6,19 @@ of the branching terms telescope to 1/(n-1)!, whatever the structure. Times are 
 t itself has no useful maximum (zero-length branches).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.diffusion.belief import Leaves, against_origin, branch_gradients, sweep_down, sweep_up
+from dtree.diffusion.belief import Beliefs, Leaves, beliefs_of, branch_gradients, sweep_down, sweep_up
 from dtree.diffusion.prior import harmonic_table
 from dtree.diffusion.tree import Columns, children_first, leaf_counts
 
-LOGIT_LIMIT = 30.0
+LOGIT_LIMIT = 30.0  # of s: beyond, 1 - w is lost in rounding
+# positions in the sums of a tree
+LOG_DET, QUAD, C_SUM, W_SUM, N_OBSERVED, N_LEAVES = range(6)
 
 
 class Hyper(NamedTuple):
@@ -47,12 +47,8 @@ class Hyper(NamedTuple):
 def constant_part(n_observed: float, n_leaves: float, hyper: np.ndarray) -> float:
     """The part of the joint log density that depends on sizes and hyperparameters only."""
     if hyper[0] > 0.0:
-        value = (
-            math.lgamma(hyper[1] + 0.5 * n_observed)
-            - math.lgamma(hyper[1])
-            + hyper[1] * math.log(hyper[2])
-            - 0.5 * n_observed * math.log(2 * math.pi)
-        )
+        value = math.lgamma(hyper[1] + 0.5 * n_observed) - math.lgamma(hyper[1]) + hyper[1] * math.log(hyper[2])
+        value -= 0.5 * n_observed * math.log(2 * math.pi)
     else:
         value = -0.5 * n_observed * math.log(2 * math.pi * hyper[1])
     m = n_leaves - 1.0
@@ -64,30 +60,24 @@ def constant_part(n_observed: float, n_leaves: float, hyper: np.ndarray) -> floa
 
 
 @kernel
-def varying_part(
-    log_det: float, quad: float, n_observed: float, c_sum: float, w_sum: float, n_leaves: float, hyper: np.ndarray
-) -> float:
-    """The part of the joint log density that depends on the tree."""
-    value = w_sum - 0.5 * log_det
+def varying_part(sums: tuple[float, ...], hyper: np.ndarray) -> float:
+    """The part of the joint log density that depends on the tree, from its sums (see `log_density_of_sums`)."""
+    value = sums[W_SUM] - 0.5 * sums[LOG_DET]
     if hyper[0] > 0.0:
-        value -= (hyper[1] + 0.5 * n_observed) * math.log(hyper[2] + 0.5 * quad)
+        value -= (hyper[1] + 0.5 * sums[N_OBSERVED]) * math.log(hyper[2] + 0.5 * sums[QUAD])
     else:
-        value -= 0.5 * quad / hyper[1]
+        value -= 0.5 * sums[QUAD] / hyper[1]
     if hyper[3] > 0.0:
-        value -= (hyper[4] + n_leaves - 1.0) * math.log(hyper[5] - c_sum)
+        value -= (hyper[4] + sums[N_LEAVES] - 1.0) * math.log(hyper[5] - sums[C_SUM])
     else:
-        value += hyper[4] * c_sum
+        value += hyper[4] * sums[C_SUM]
     return value
 
 
 @kernel
-def log_density_of_sums(
-    log_det: float, quad: float, n_observed: float, c_sum: float, w_sum: float, n_leaves: float, hyper: np.ndarray
-) -> float:
-    """Joint log density of data, structure and times (in s) from its four sums."""
-    return constant_part(n_observed, n_leaves, hyper) + varying_part(
-        log_det, quad, n_observed, c_sum, w_sum, n_leaves, hyper
-    )
+def log_density_of_sums(sums: tuple[float, ...], hyper: np.ndarray) -> float:
+    """Joint log density of data, structure and times (in s) from (log_det, quad, C, W, n_observed, n_leaves)."""
+    return constant_part(sums[N_OBSERVED], sums[N_LEAVES], hyper) + varying_part(sums, hyper)
 
 
 @kernel
@@ -107,22 +97,30 @@ def effective_c(c_sum: float, n_leaves: float, hyper: np.ndarray) -> float:
 
 
 @kernel
-def rest_from_logit(s: np.ndarray, order: np.ndarray, parent: np.ndarray, rest: np.ndarray) -> None:
+def rest_from_logit(s: np.ndarray, tree: Columns, order: np.ndarray) -> None:
     """Fill `rest` of the internal nodes from s (n-1,)."""
+    parent, rest = tree.parent, tree.rest
     n = (parent.shape[0] + 1) // 2
-    for k in range(order.shape[0] - 1, -1, -1):
-        i = order[k]
-        above = rest[parent[i]] if parent[i] >= 0 else 1.0
-        rest[i] = above / (1.0 + math.exp(-s[i - n]))
+    for i in order[::-1]:
+        rest[i] = (rest[parent[i]] if parent[i] >= 0 else 1.0) / (1.0 + math.exp(-s[i - n]))
+
+
+class Frame(NamedTuple):
+    """What stays the same while the times of a tree move: its internal nodes children first (n-1,), the leaves under
+    each node (2n-1,), harmonic numbers (n+1,), the number of observed entries, and the hyperparameters (6,)."""
+
+    order: np.ndarray
+    size: np.ndarray
+    table: np.ndarray
+    n_observed: float
+    hyper: np.ndarray
 
 
 @kernel
-def prior_sums(
-    order: np.ndarray, parent: np.ndarray, rest: np.ndarray, count: np.ndarray, table: np.ndarray
-) -> tuple[float, float]:
+def prior_sums(tree: Columns, order: np.ndarray, count: np.ndarray, table: np.ndarray) -> tuple[float, float]:
     """C and W of a tree; `table` holds harmonic numbers."""
-    c_sum = 0.0
-    w_sum = 0.0
+    parent, rest = tree.parent, tree.rest
+    c_sum, w_sum = 0.0, 0.0
     for i in order:
         above = rest[parent[i]] if parent[i] >= 0 else 1.0
         w = rest[i] / above
@@ -132,47 +130,25 @@ def prior_sums(
 
 
 @kernel
-def density_and_gradient(
-    s: np.ndarray,
-    order: np.ndarray,
-    parent: np.ndarray,
-    child: np.ndarray,
-    count: np.ndarray,
-    table: np.ndarray,
-    root: int,
-    n_observed: float,
-    hyper: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    down_mean: np.ndarray,
-    down_var: np.ndarray,
-    rest: np.ndarray,
-    grad: np.ndarray,
-    by_length: np.ndarray,
-) -> float:
-    """Joint log density at s; its gradient over s goes to `grad` (n-1,), that over branch lengths to `by_length`
-    (2n-1,).
+def sums_of_tree(tree: Beliefs, frame: Frame) -> tuple[float, float, float, float, float, float]:
+    """(log_det, quad, C, W, n_observed, n_leaves) at the tree's times; refreshes the upward messages."""
+    log_det, quad = sweep_up(tree, frame.order)
+    c_sum, w_sum = prior_sums(tree, frame.order, frame.size, frame.table)
+    return log_det, quad, c_sum, w_sum, frame.n_observed, float(frame.size[frame.order[-1]])
 
-    `by_length` holds the data part only: the sum of its leaf entries is the derivative over the observation noise.
+
+@kernel
+def gradient_over_logit(
+    s: np.ndarray, tree: Columns, frame: Frame, by_length: np.ndarray, c: float, proper: float, grad: np.ndarray
+) -> None:
+    """Gradient over s of the density over s (`proper` = 1) or over times (0), into grad (n-1,).
+
+    by_length (2n-1,): its derivative over the branch lengths, without the prior of times; c: the smoothness.
     """
-    n = (parent.shape[0] + 1) // 2
-    rest_from_logit(s, order, parent, rest)
-    log_det, quad = sweep_up(order, child, rest, root, mean, var)
-    sweep_down(order, parent, child, rest, root, mean, var, down_mean, down_var)
-    grad_quad = np.empty(parent.shape[0])
-    branch_gradients(parent, rest, mean, var, down_mean, down_var, by_length, grad_quad)
-    precision = effective_precision(quad, n_observed, hyper)
-    for i in range(parent.shape[0]):
-        by_length[i] = -0.5 * (by_length[i] + precision * grad_quad[i])
-    c_sum = 0.0
-    w_sum = 0.0
-    for i in order:
-        c_sum -= table[count[i] - 1] * math.log1p(math.exp(-s[i - n]))
-        w_sum -= math.log1p(math.exp(s[i - n]))
-    c = effective_c(c_sum, float(n), hyper)
+    order, size, table, child, rest = frame.order, frame.size, frame.table, tree.child, tree.rest
+    n = grad.shape[0] + 1
     for i in order:  # children first: grad holds the derivative over log w, accumulated from the subtree
-        l = child[i, 0]
-        r = child[i, 1]
+        l, r = child[i, 0], child[i, 1]
         total = rest[i] * (by_length[l] + by_length[r] - by_length[i])
         if l >= n:
             total += grad[l - n]
@@ -180,113 +156,85 @@ def density_and_gradient(
             total += grad[r - n]
         grad[i - n] = total
     for i in order:
+        below = size[i] - 1
         w = 1.0 / (1.0 + math.exp(-s[i - n]))
-        grad[i - n] = (grad[i - n] + c * table[count[i] - 1]) * (1.0 - w) - w
-    return log_density_of_sums(log_det, quad, n_observed, c_sum, w_sum, float(n), hyper)
+        over_log_w = grad[i - n] + c * table[below] - (1.0 - proper) * below
+        grad[i - n] = over_log_w * (1.0 - w) - proper * w
 
 
 @kernel
-def densities_at(
-    draws: np.ndarray,
-    order: np.ndarray,
-    parent: np.ndarray,
-    child: np.ndarray,
-    count: np.ndarray,
-    table: np.ndarray,
-    root: int,
-    n_observed: float,
-    hyper: np.ndarray,
-    mean: np.ndarray,
-    var: np.ndarray,
-    rest: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Joint log density at each row of `draws` (k, n-1), without gradients."""
+def density_and_gradient(s: np.ndarray, tree: Beliefs, frame: Frame, grad: np.ndarray, by_length: np.ndarray) -> float:
+    """Joint log density at s; its gradient over s goes to `grad` (n-1,), that over branch lengths to `by_length`
+    (2n-1,).
+
+    `by_length` holds the data part only: the sum of its leaf entries is the derivative over the observation noise.
+    """
+    order, size, table, _, hyper = frame
+    n = grad.shape[0] + 1
+    rest_from_logit(s, tree, order)
+    log_det, quad = sweep_up(tree, order)
+    sweep_down(tree, order)
+    grad_quad = np.empty(by_length.shape[0])
+    branch_gradients(tree, by_length, grad_quad)
+    precision = effective_precision(quad, frame.n_observed, hyper)
+    for i in range(by_length.shape[0]):
+        by_length[i] = -0.5 * (by_length[i] + precision * grad_quad[i])
+    c_sum, w_sum = 0.0, 0.0
+    for i in order:
+        c_sum -= table[size[i] - 1] * math.log1p(math.exp(-s[i - n]))
+        w_sum -= math.log1p(math.exp(s[i - n]))
+    gradient_over_logit(s, tree, frame, by_length, effective_c(c_sum, float(n), hyper), 1.0, grad)
+    return log_density_of_sums((log_det, quad, c_sum, w_sum, frame.n_observed, float(n)), hyper)
+
+
+@kernel
+def densities_at(draws: np.ndarray, tree: Beliefs, frame: Frame) -> np.ndarray:
+    """Joint log density (k,) at each row of `draws` (k, n-1), without gradients."""
+    out = np.empty(draws.shape[0])
     for k in range(draws.shape[0]):
-        rest_from_logit(draws[k], order, parent, rest)
-        log_det, quad = sweep_up(order, child, rest, root, mean, var)
-        c_sum, w_sum = prior_sums(order, parent, rest, count, table)
-        out[k] = log_density_of_sums(log_det, quad, n_observed, c_sum, w_sum, float(count[root]), hyper)
+        rest_from_logit(draws[k], tree, frame.order)
+        out[k] = log_density_of_sums(sums_of_tree(tree, frame), frame.hyper)
+    return out
 
 
 class Workspace:
     """One tree with its data, ready to be evaluated at many times: holds the arrays that kernels write into."""
 
     def __init__(self, tree: Columns, leaves: Leaves, hyper: Hyper) -> None:
-        n = tree.n_leaves
-        self.n = n
+        self.n = tree.n_leaves
         self.tree = Columns(tree.parent, tree.child, tree.rest.copy())
-        self.hyper = hyper
-        self.hyper_array = hyper.as_array()
-        self.n_observed = float(leaves.n_observed)
-        self.root = tree.root
-        self.order = children_first(tree.child, self.root)
-        self.count = leaf_counts(tree.child, self.order)
-        self.table = harmonic_table(n)
-        self.mean = np.empty((2 * n - 1, leaves.mean.shape[1]))
-        self.var = np.empty((2 * n - 1, leaves.var.shape[1]))
-        self.mean[:n], self.var[:n] = leaves.mean, leaves.var
-        self.down_mean, self.down_var = np.empty_like(self.mean), np.empty_like(self.var)
-        self.grad, self.by_length = np.empty(n - 1), np.empty(2 * n - 1)
+        self.beliefs = beliefs_of(self.tree, leaves)
+        order = children_first(tree.child, tree.root)
+        count, table = leaf_counts(tree.child, order), harmonic_table(self.n)
+        self.frame = Frame(order, count, table, float(leaves.n_observed), hyper.as_array())
+        self.grad, self.by_length = np.empty(self.n - 1), np.empty(2 * self.n - 1)
 
     def logit(self) -> np.ndarray:
         """s (n-1,) of the current times."""
-        return logit_from_rest(self.tree)
+        rest, above = self.tree.rest[self.n :], self.tree.above[self.n :]
+        return np.clip(np.log(rest) - np.log(above - rest), -LOGIT_LIMIT, LOGIT_LIMIT)
 
     def density(self, s: np.ndarray) -> float:
         """Joint log density at s; also refreshes messages, `grad`, `by_length` and the tree's times."""
-        return density_and_gradient(
-            np.clip(s, -LOGIT_LIMIT, LOGIT_LIMIT),
-            self.order,
-            self.tree.parent,
-            self.tree.child,
-            self.count,
-            self.table,
-            self.root,
-            self.n_observed,
-            self.hyper_array,
-            self.mean,
-            self.var,
-            self.down_mean,
-            self.down_var,
-            self.tree.rest,
-            self.grad,
-            self.by_length,
-        )
+        inside = np.clip(s, -LOGIT_LIMIT, LOGIT_LIMIT)
+        return density_and_gradient(inside, self.beliefs, self.frame, self.grad, self.by_length)
 
     def densities(self, draws: np.ndarray) -> np.ndarray:
         """Joint log density at each row of draws (k, n-1)."""
-        out = np.empty(draws.shape[0])
         # beyond these limits rests coincide or vanish in double precision; the density there is negligible
         inside = (draws < LOGIT_LIMIT).all(axis=1) & (np.minimum(draws, 0.0).sum(axis=1) > -300.0)
-        densities_at(
-            np.where(inside[:, None], draws, 0.0),
-            self.order,
-            self.tree.parent,
-            self.tree.child,
-            self.count,
-            self.table,
-            self.root,
-            self.n_observed,
-            self.hyper_array,
-            self.mean,
-            self.var,
-            np.zeros(2 * self.n - 1),
-            out,
-        )
-        return np.where(inside, out, -np.inf)
+        scratch = self.beliefs._replace(rest=np.zeros(2 * self.n - 1))
+        return np.where(inside, densities_at(np.where(inside[:, None], draws, 0.0), scratch, self.frame), -np.inf)
 
-    def sums(self) -> tuple[float, float, float, float]:
-        """log_det, quad, C and W at the current times and upward messages."""
-        log_det, quad = sweep_up(self.order, self.tree.child, self.tree.rest, self.root, self.mean, self.var)
-        return log_det, quad, *prior_sums(self.order, self.tree.parent, self.tree.rest, self.count, self.table)
+    def sums(self) -> tuple[float, ...]:
+        """log_det, quad, C, W, n_observed and n_leaves at the current times and leaves."""
+        return sums_of_tree(self.beliefs, self.frame)
 
-
-def logit_from_rest(tree: Columns) -> np.ndarray:
-    """s_i = logit(rest_i / rest_parent) of the internal nodes n..2n-2."""
-    n = tree.n_leaves
-    above = np.where(tree.parent[n:] >= 0, tree.rest[tree.parent[n:]], 1.0)
-    return np.clip(np.log(tree.rest[n:]) - np.log(above - tree.rest[n:]), -LOGIT_LIMIT, LOGIT_LIMIT)
+    def jumps(self) -> np.ndarray:
+        """J (n-1,) of Eq. 1, with C = sum J_i log rest_i over the internal nodes."""
+        h = self.frame.table[self.frame.size - 1]
+        child = self.tree.child[self.n :]
+        return h[self.n :] - h[child[:, 0]] - h[child[:, 1]]
 
 
 def log_joint_in_logit(tree: Columns, leaves: Leaves, hyper: Hyper) -> float:
@@ -299,8 +247,4 @@ def log_joint_in_logit(tree: Columns, leaves: Leaves, hyper: Hyper) -> float:
     -3.553858
     """
     work = Workspace(tree, leaves, hyper)
-    log_det, quad, c_sum, w_sum = work.sums()
-    return float(log_density_of_sums(log_det, quad, work.n_observed, c_sum, w_sum, float(work.n), work.hyper_array))
-
-
-__all__ = ["Hyper", "Workspace", "against_origin", "log_joint_in_logit", "logit_from_rest"]
+    return float(log_density_of_sums(work.sums(), work.frame.hyper))

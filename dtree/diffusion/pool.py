@@ -5,33 +5,32 @@ the joint density are updated by what the place itself contributes. Cavity messa
 where the search looks. A step therefore costs O(depth x d).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.diffusion.belief import Leaves, meet, sweep_up
-from dtree.diffusion.local import (
-    best_time,
-    curvature_term,
-    squared_gaps,
-    three_way,
-    time_terms,
-    value_at,
+from dtree.diffusion.belief import Leaves, cavity_into, message_up, sweep_up
+from dtree.diffusion.local import G, best_time, curvature_term, sums_at, value_at
+from dtree.diffusion.objective import (
+    C_SUM,
+    LOG_DET,
+    N_LEAVES,
+    N_OBSERVED,
+    QUAD,
+    W_SUM,
+    Hyper,
+    log_density_of_sums,
+    prior_sums,
 )
-from dtree.diffusion.objective import Hyper, log_density_of_sums, prior_sums
 from dtree.diffusion.prior import harmonic_table
-from dtree.diffusion.tree import Columns, children_first, leaf_counts
+from dtree.diffusion.tree import Columns, children_first, depth_first, leaf_counts, rest_above
 
-# positions in `sums`
-LOG_DET, QUAD, C_SUM, W_SUM, N_OBSERVED, N_LEAVES, CURVATURE = range(7)
+CURVATURE = 6  # position in `sums`, after those of the joint density
 # positions in `meta`
 ROOT, TREE_KEY, CHANGES = range(3)
-KEY_PRIME = 2147483647
-BEAM = 12
-REACH = 3  # ancestors whose times are refined after an attachment
+KEY_PRIME = 2147483647  # a Mersenne prime: the product of two keys fits into 64 bits
+REACH = 3  # ancestors whose times are refined after an attachment; further up hardly anything changes
 
 
 class Pool(NamedTuple):
@@ -40,7 +39,7 @@ class Pool(NamedTuple):
     parent, child, rest, size: the columns (2n-1); mean, var: upward messages; down_mean, down_var: cavity messages
     where last computed; curvature (2n-1): Laplace share of each internal node; observed (n): observed entries per
     leaf; table: harmonic numbers; hyper, sums, meta: small vectors; key (2n-1): hash of the leaf set under each node;
-    path, saved, shift, place, gaps, base: scratch.
+    path, saved, shift: scratch; place, meeting, base: one node as `local` takes it.
     """
 
     parent: np.ndarray
@@ -62,7 +61,7 @@ class Pool(NamedTuple):
     saved: np.ndarray
     shift: np.ndarray
     place: np.ndarray
-    gaps: np.ndarray
+    meeting: np.ndarray
     base: np.ndarray
 
 
@@ -95,8 +94,8 @@ def empty_pool(leaves: Leaves, hyper: Hyper) -> Pool:
         np.zeros(2 * n, np.int64),
         np.zeros((2, 2 * n)),
         np.zeros(2 * n - 1),
-        np.zeros(6),
-        np.zeros((3, q)),
+        np.zeros(7),
+        np.zeros((6, q)),
         np.zeros(6),
     )
 
@@ -110,8 +109,7 @@ def mix(key: int) -> int:
 @kernel
 def total_density(pool: Pool) -> float:
     """Joint log density at the pool's times."""
-    s = pool.sums
-    return log_density_of_sums(s[LOG_DET], s[QUAD], s[N_OBSERVED], s[C_SUM], s[W_SUM], s[N_LEAVES], pool.hyper)
+    return log_density_of_sums(pool.sums, pool.hyper)
 
 
 @kernel
@@ -127,52 +125,20 @@ def refresh(pool: Pool) -> None:
     order = children_first(pool.child, root)
     count = leaf_counts(pool.child, order)
     pool.size[:] = count
-    log_det, quad = sweep_up(order, pool.child, pool.rest, root, pool.mean, pool.var)
-    c_sum, w_sum = prior_sums(order, pool.parent, pool.rest, count, pool.table)
-    tree_key = 0
-    curvature = 0.0
-    n_observed = 0.0
+    pool.sums[LOG_DET], pool.sums[QUAD] = sweep_up(pool, order)
+    pool.sums[C_SUM], pool.sums[W_SUM] = prior_sums(pool, order, count, pool.table)
+    tree_key, curvature, n_observed = 0, 0.0, 0.0
     for i in order:
         pool.key[i] = (pool.key[pool.child[i, 0]] + pool.key[pool.child[i, 1]]) % KEY_PRIME
         tree_key += mix(pool.key[i])
         curvature += pool.curvature[i]
-        for side in range(2):
-            if pool.child[i, side] < pool.observed.shape[0]:
-                n_observed += pool.observed[pool.child[i, side]]
+        for k in pool.child[i]:
+            if k < pool.observed.shape[0]:
+                n_observed += pool.observed[k]
     pool.meta[TREE_KEY] = tree_key
-    pool.sums[LOG_DET] = log_det
-    pool.sums[QUAD] = quad
-    pool.sums[C_SUM] = c_sum
-    pool.sums[W_SUM] = w_sum
     pool.sums[N_OBSERVED] = n_observed
     pool.sums[N_LEAVES] = count[root]
     pool.sums[CURVATURE] = curvature
-
-
-@kernel
-def rest_above(pool: Pool, node: int) -> float:
-    return pool.rest[pool.parent[node]] if pool.parent[node] >= 0 else 1.0
-
-
-@kernel
-def cavity_into(pool: Pool, node: int) -> None:
-    """Cavity message at the top of the branch to `node` from that of its parent and its sibling's message."""
-    p = pool.parent[node]
-    if p < 0:
-        pool.down_mean[node] = 0.0
-        pool.down_var[node] = 0.0
-        return
-    sibling = pool.child[p, 0] + pool.child[p, 1] - node
-    meet(
-        pool.down_mean[p],
-        pool.down_var[p],
-        rest_above(pool, p) - pool.rest[p],
-        pool.mean[sibling],
-        pool.var[sibling],
-        pool.rest[p] - pool.rest[sibling],
-        pool.down_mean[node],
-        pool.down_var[node],
-    )
 
 
 @kernel
@@ -190,84 +156,67 @@ def cavities_down_to(pool: Pool, node: int) -> int:
 
 
 @kernel
-def message_up(pool: Pool, i: int) -> None:
-    l = pool.child[i, 0]
-    r = pool.child[i, 1]
-    meet(
-        pool.mean[l],
-        pool.var[l],
-        pool.rest[i] - pool.rest[l],
-        pool.mean[r],
-        pool.var[r],
-        pool.rest[i] - pool.rest[r],
-        pool.mean[i],
-        pool.var[i],
-    )
+def place_between(pool: Pool, top: int, left: int, right: int) -> None:
+    """Fill `place` and `meeting` for a node between the cavity message of `top`, which must be known, and two
+    subtrees."""
+    pool.place[0] = rest_above(pool, top)
+    pool.place[1] = pool.rest[left]
+    pool.place[2] = pool.rest[right]
+    pool.place[3] = pool.table[pool.size[left] + pool.size[right] - 1]
+    pool.place[4] = pool.table[pool.size[left] - 1]
+    pool.place[5] = pool.table[pool.size[right] - 1]
+    meeting, mean, var, down_mean, down_var = pool.meeting, pool.mean, pool.var, pool.down_mean, pool.down_var
+    g = mean.shape[1] // var.shape[1]
+    pool.place[G] = g
+    for j in range(meeting.shape[1]):
+        meeting[0, j], meeting[1, j], meeting[2, j] = down_var[top, j], var[left, j], var[right, j]
+        up_left, up_right, left_right = 0.0, 0.0, 0.0
+        for k in range(j * g, (j + 1) * g):
+            to_left, to_right = down_mean[top, k] - mean[left, k], down_mean[top, k] - mean[right, k]
+            across = mean[left, k] - mean[right, k]
+            up_left += to_left * to_left
+            up_right += to_right * to_right
+            left_right += across * across
+        meeting[3, j], meeting[4, j], meeting[5, j] = up_left, up_right, left_right
 
 
 @kernel
-def look_at(pool: Pool, node: int) -> tuple[float, float]:
-    """Fill place, gaps and base for an internal node whose cavity message is known; returns its own log_det, quad."""
-    l = pool.child[node, 0]
-    r = pool.child[node, 1]
-    pool.place[0] = rest_above(pool, node)
-    pool.place[1] = pool.rest[l]
-    pool.place[2] = pool.rest[r]
-    pool.place[3] = pool.table[pool.size[node] - 1]
-    pool.place[4] = pool.table[pool.size[l] - 1]
-    pool.place[5] = pool.table[pool.size[r] - 1]
-    squared_gaps(pool.down_mean[node], pool.mean[l], pool.gaps[0])
-    squared_gaps(pool.down_mean[node], pool.mean[r], pool.gaps[1])
-    squared_gaps(pool.mean[l], pool.mean[r], pool.gaps[2])
-    g = pool.mean.shape[1] // pool.var.shape[1]
-    log_det, quad = three_way(
-        pool.rest[node],
-        pool.place[0],
-        pool.place[1],
-        pool.place[2],
-        pool.down_var[node],
-        pool.var[l],
-        pool.var[r],
-        pool.gaps,
-        g,
-    )
-    c_sum, w_sum = time_terms(
-        pool.rest[node], pool.place[0], pool.place[1], pool.place[2], pool.place[3], pool.place[4], pool.place[5]
-    )
-    pool.base[0] = pool.sums[LOG_DET] - log_det
-    pool.base[1] = pool.sums[QUAD] - quad
-    pool.base[2] = pool.sums[C_SUM] - c_sum
-    pool.base[3] = pool.sums[W_SUM] - w_sum
-    pool.base[4] = pool.sums[N_OBSERVED]
-    pool.base[5] = pool.sums[N_LEAVES]
-    return log_det, quad
+def set_sums(to: np.ndarray, start: np.ndarray, sign: float, terms: tuple[float, float, float, float]) -> None:
+    """Into `to` the sums `start` plus (`sign` 1) or minus (-1) what a part of the tree adds to log_det, quad, C and
+    W."""
+    for k in range(N_OBSERVED):
+        to[k] = start[k] + sign * terms[k]
+    to[N_OBSERVED], to[N_LEAVES] = start[N_OBSERVED], start[N_LEAVES]
+
+
+@kernel
+def look_at(pool: Pool, node: int) -> None:
+    """Fill `place`, `meeting` and `base` for an internal node whose cavity message is known."""
+    place_between(pool, node, pool.child[node, 0], pool.child[node, 1])
+    set_sums(pool.base, pool.sums, -1.0, sums_at(pool.rest[node], pool.place, pool.meeting))
+
+
+@kernel
+def put_at(pool: Pool, node: int, rest: float) -> None:
+    """Move an internal node that was looked at to another time: sums and its own message follow."""
+    pool.rest[node] = rest
+    set_sums(pool.sums, pool.base, 1.0, sums_at(rest, pool.place, pool.meeting))
+    message_up(pool, node)
 
 
 @kernel
 def refine_time(pool: Pool, node: int) -> None:
     """Move an internal node to its best time given its neighbours; its cavity message must be known."""
     look_at(pool, node)
-    l = pool.child[node, 0]
-    r = pool.child[node, 1]
-    g = pool.mean.shape[1] // pool.var.shape[1]
-    up, vl, vr = pool.down_var[node], pool.var[l], pool.var[r]
-    old = value_at(pool.rest[node], pool.place, up, vl, vr, pool.gaps, g, pool.base, pool.hyper)
-    rest, value = best_time(pool.place, up, vl, vr, pool.gaps, g, pool.base, pool.hyper)
-    if value > old and rest < pool.place[0] and rest > max(pool.place[1], pool.place[2]):
-        pool.rest[node] = rest
-    rest = pool.rest[node]
-    log_det, quad = three_way(rest, pool.place[0], pool.place[1], pool.place[2], up, vl, vr, pool.gaps, g)
-    c_sum, w_sum = time_terms(
-        rest, pool.place[0], pool.place[1], pool.place[2], pool.place[3], pool.place[4], pool.place[5]
-    )
-    pool.sums[LOG_DET] = pool.base[0] + log_det
-    pool.sums[QUAD] = pool.base[1] + quad
-    pool.sums[C_SUM] = pool.base[2] + c_sum
-    pool.sums[W_SUM] = pool.base[3] + w_sum
-    term = curvature_term(rest, pool.place, up, vl, vr, pool.gaps, g, pool.base, pool.hyper)
+    place, meeting, base, hyper = pool.place, pool.meeting, pool.base, pool.hyper
+    old = value_at(pool.rest[node], place, meeting, base, hyper)
+    rest, value = best_time(place, meeting, base, hyper)
+    if not (value > old and rest < place[0] and rest > max(place[1], place[2])):
+        rest = pool.rest[node]
+    put_at(pool, node, rest)
+    term = curvature_term(rest, place, meeting, base, hyper)
     pool.sums[CURVATURE] += term - pool.curvature[node]
     pool.curvature[node] = term
-    message_up(pool, node)
 
 
 @kernel
@@ -292,23 +241,11 @@ def refine_path(pool: Pool, node: int, reach: int) -> None:
 @kernel
 def refine_all(pool: Pool) -> None:
     """Best time of every node in turn (coordinate ascent): down with fresh cavity messages, up with fresh times."""
-    stack = np.empty(pool.parent.shape[0], np.int64)
-    state = np.zeros(pool.parent.shape[0], np.int64)
-    stack[0] = pool.meta[ROOT]
-    depth = 1
-    while depth > 0:
-        i = stack[depth - 1]
-        if state[i] == 0:
+    for i in depth_first(pool.child, pool.meta[ROOT]):
+        if i < 0:
+            refine_time(pool, -1 - i)
+        elif pool.child[i, 0] >= 0:
             cavity_into(pool, i)
-        if state[i] < 2:
-            k = pool.child[i, state[i]]
-            state[i] += 1
-            if pool.child[k, 0] >= 0:
-                stack[depth] = k
-                depth += 1
-        else:
-            depth -= 1
-            refine_time(pool, i)
 
 
 def columns_of(pool: Pool) -> Columns:
@@ -316,11 +253,17 @@ def columns_of(pool: Pool) -> Columns:
     return Columns(pool.parent.copy(), pool.child.copy(), pool.rest.copy())
 
 
-def pool_of(tree: Columns, leaves: Leaves, hyper: Hyper) -> Pool:
-    """A pool holding a complete tree, its curvature terms computed by one pass over the times."""
+def pool_at(tree: Columns, leaves: Leaves, hyper: Hyper) -> Pool:
+    """A pool holding a complete tree at its times."""
     pool = empty_pool(leaves, hyper)
     pool.parent[:], pool.child[:], pool.rest[:] = tree
     pool.meta[ROOT] = tree.root
     refresh(pool)
+    return pool
+
+
+def pool_of(tree: Columns, leaves: Leaves, hyper: Hyper) -> Pool:
+    """A pool holding a complete tree, its curvature terms computed by one pass over the times."""
+    pool = pool_at(tree, leaves, hyper)
     refine_all(pool)
     return pool

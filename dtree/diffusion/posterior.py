@@ -1,8 +1,6 @@
 """From walks to a posterior: the best trees with their evidences, and the trees that the density averages over."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +9,7 @@ from dtree.diffusion.belief import Leaves
 from dtree.diffusion.em import log_evidence_em
 from dtree.diffusion.laplace import Evidence, importance_correction, log_evidence_laplace
 from dtree.diffusion.message_passing import log_evidence_message_passing
+from dtree.diffusion.objective import Hyper
 from dtree.diffusion.predictive import BranchMixture, branch_mixture
 from dtree.diffusion.prepare import Prepared
 from dtree.diffusion.probit import log_evidence_probit
@@ -18,6 +17,12 @@ from dtree.diffusion.search import best_columns
 from dtree.diffusion.settings import Settings
 from dtree.diffusion.tree import Columns
 from dtree.diffusion.walk import Walk, drawn_trees
+
+EVIDENCES: dict[str, Callable[[Columns, Leaves, Hyper], Evidence]] = {
+    "laplace": log_evidence_laplace,
+    "em": log_evidence_em,
+    "message-passing": log_evidence_message_passing,
+}
 
 
 class FittedTree(NamedTuple):
@@ -69,36 +74,23 @@ def _drawn_leaves(walk: Walk, prepared: Prepared) -> list[Leaves]:
     """The leaves of every draw: the same for all, or each with the latent values drawn along with its tree (probit)."""
     if not prepared.signs.size:
         return [prepared.leaves] * walk.log_joint.size
-    return [leaves_of_latent(latent, prepared) for latent in walk.drawn_latent]
-
-
-def leaves_of_latent(latent: np.ndarray, prepared: Prepared) -> Leaves:
-    """Leaves that are seen through latent values (n, d) of binary rows: noise 1, in units of sigma2."""
     assert prepared.hyper.sigma2 is not None  # learned before
+    # latent values are seen with noise 1, here in units of sigma2
     var = np.where(prepared.signs == 0.0, np.inf, 1.0 / prepared.hyper.sigma2)
-    return Leaves(np.ascontiguousarray(latent), var, prepared.leaves.n_observed)
+    return [Leaves(latent, var, prepared.leaves.n_observed) for latent in walk.drawn_latent]
 
 
 def _evaluate(columns: Columns, prepared: Prepared, settings: Settings, k: int) -> FittedTree:
-    leaves, hyper = prepared.leaves, prepared.hyper
-    bits = prepared.bits
+    leaves, hyper, bits = prepared.leaves, prepared.hyper, prepared.bits
     if bits is not None:
         result = log_evidence_probit(columns, bits.signs, hyper, start=bits.start, sites=leaves)
         fit = result.evidence
         return FittedTree(fit.tree, result.sites, fit.log_evidence, fit.converged, fit.message)
-    fit = _evidence(columns, leaves, prepared, settings)
+    fit = EVIDENCES[settings.inference](columns, leaves, hyper)
     value = fit.log_evidence
     if settings.inference == "laplace" and settings.importance_draws > 0:
         value, _ = importance_correction(fit, leaves, hyper, np.random.default_rng(k), draws=settings.importance_draws)
     return FittedTree(fit.tree, leaves, value, fit.converged, fit.message)
-
-
-def _evidence(columns: Columns, leaves: Leaves, prepared: Prepared, settings: Settings) -> Evidence:
-    if settings.inference == "em":
-        return log_evidence_em(columns, leaves, prepared.hyper)
-    if settings.inference == "message-passing":
-        return log_evidence_message_passing(columns, leaves, prepared.hyper)
-    return log_evidence_laplace(columns, leaves, prepared.hyper)
 
 
 def mixture_of(fit: FittedTree, prepared: Prepared, nodes: int) -> BranchMixture:

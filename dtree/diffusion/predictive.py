@@ -18,8 +18,8 @@ from numpy.polynomial.legendre import leggauss
 
 from dtree.core.jit import kernel
 from dtree.diffusion.affine import Affine
-from dtree.diffusion.belief import Leaves, all_messages
-from dtree.diffusion.objective import Hyper, Workspace
+from dtree.diffusion.belief import Leaves, all_messages, data_sums
+from dtree.diffusion.objective import C_SUM, Hyper, Workspace
 from dtree.diffusion.tree import Columns, children_first
 
 
@@ -40,9 +40,8 @@ class BranchMixture(NamedTuple):
 
     def on_branches(self, chosen: np.ndarray) -> BranchMixture:
         """The components of some branches only, their weights unchanged."""
-        parts = [np.ascontiguousarray(part[chosen]) for part in (self.log_weight, self.share, self.spread)]
-        ends = [np.ascontiguousarray(end[chosen]) for end in (self.top, self.bottom)]
-        return BranchMixture(parts[0], parts[1], parts[2], ends[0], ends[1], self.dof, self.scale)
+        parts = [np.ascontiguousarray(part[chosen]) for part in self[:5]]
+        return BranchMixture(parts[0], parts[1], parts[2], parts[3], parts[4], self.dof, self.scale)
 
 
 def path_counts(tree: Columns, rows: np.ndarray | None = None) -> np.ndarray:
@@ -77,19 +76,19 @@ def posterior_of_c(tree: Columns, leaves: Leaves, hyper: Hyper) -> tuple[float, 
     if hyper.c is not None:
         return math.inf, hyper.c
     work = Workspace(tree, leaves, hyper)
-    return hyper.c_prior[0] + work.n - 1, hyper.c_prior[1] - work.sums()[2]
+    return hyper.c_prior[0] + work.n - 1, hyper.c_prior[1] - work.sums()[C_SUM]
 
 
 def posterior_of_precision(tree: Columns, leaves: Leaves, hyper: Hyper) -> tuple[float, float]:
     """Gamma(shape, rate) of 1/sigma2 given the times; (inf, 1/sigma2) when sigma2 is fixed."""
     if hyper.sigma2 is not None:
         return math.inf, 1.0 / hyper.sigma2
-    quad = all_messages(tree, leaves).quad
+    _, quad = data_sums(tree, leaves)
     return hyper.precision_prior[0] + 0.5 * leaves.n_observed, hyper.precision_prior[1] + 0.5 * quad
 
 
-def _stay(tree: Columns, count: np.ndarray, survival: _Survival) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each branch: probability of choosing it, survival at its top and x at its top."""
+def _stay(tree: Columns, count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each branch: probability of choosing it, x at its top and x at its bottom."""
     m = tree.parent.shape[0]
     chosen, x_bottom = np.ones(m), np.zeros(m)
     x_top = np.zeros(m)
@@ -103,18 +102,6 @@ def _stay(tree: Columns, count: np.ndarray, survival: _Survival) -> tuple[np.nda
         above = log_rest[p] if p >= 0 else 0.0
         x_bottom[i] = x_top[i] + (above - log_rest[i]) / count[i]
     return chosen, x_top, x_bottom
-
-
-def branch_probabilities(tree: Columns, c: float, rows: np.ndarray | None = None) -> np.ndarray:
-    """Probability that a new path leaves the tree on the branch above each node (2n-1,); sums to one.
-
-    >>> from dtree.diffusion.tree import from_nested
-    >>> branch_probabilities(from_nested([0, 1], [0.4]), 1.0).round(6)
-    array([0.387298, 0.387298, 0.225403])
-    """
-    survival = _Survival(math.inf, c)
-    chosen, x_top, x_bottom = _stay(tree, path_counts(tree, rows), survival)
-    return chosen * (survival.at(x_top) - survival.at(x_bottom))
 
 
 def branch_mixture(
@@ -134,7 +121,7 @@ def branch_mixture(
     n = tree.n_leaves
     count = path_counts(tree, rows)
     survival = _Survival(*posterior_of_c(tree, leaves, hyper))
-    chosen, x_top, x_bottom = _stay(tree, count, survival)
+    chosen, x_top, x_bottom = _stay(tree, count)
     top_level, bottom_level = survival.at(x_top), survival.at(x_bottom)
     mass = chosen * (top_level - bottom_level)
     x, weight = leggauss(nodes)
@@ -144,14 +131,14 @@ def branch_mixture(
     left = np.where(tree.child[:, :1] < 0, (1.0 - u) ** 3, 1.0 - u)
     weights = np.where(tree.child[:, :1] < 0, 3.0 * (1.0 - u) ** 2 * weight, weight)
     level = bottom_level[:, None] + left * (top_level - bottom_level)[:, None]
-    above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
+    above = tree.above
     with np.errstate(divide="ignore", over="ignore"):
         left_at = survival.inverse(np.maximum(level, 1e-300))
         rest = above[:, None] * np.exp(-count[:, None] * np.maximum(left_at - x_top[:, None], 0.0))
     rest = np.clip(rest, tree.rest[:, None], above[:, None])
     messages = all_messages(tree, leaves)
     upper = messages.down_var[:, None, :] + (above[:, None] - rest)[:, :, None]
-    lower = messages.up_var[:, None, :] + (rest - tree.rest[:, None])[:, :, None]
+    lower = messages.var[:, None, :] + (rest - tree.rest[:, None])[:, :, None]
     seen = np.isfinite(lower)
     safe = np.where(seen, lower, 1.0)
     both = upper + safe
@@ -164,36 +151,23 @@ def branch_mixture(
         log_weight = np.log(mass)[:, None] + np.log(weights)
     shape, rate = posterior_of_precision(tree, leaves, hyper)
     dof, scale = (0.0, 1.0 / rate) if math.isinf(shape) else (2.0 * shape, rate / shape)
-    return BranchMixture(
-        log_weight, share, np.maximum(spread, 1e-300), messages.down_mean, messages.up_mean, dof, scale
-    )
+    return BranchMixture(log_weight, share, np.maximum(spread, 1e-300), messages.down_mean, messages.mean, dof, scale)
 
 
 @kernel
-def mixture_log_density(
-    x: np.ndarray,
-    log_weight: np.ndarray,
-    share: np.ndarray,
-    spread: np.ndarray,
-    top: np.ndarray,
-    bottom: np.ndarray,
-    dof: float,
-    scale: float,
-    out: np.ndarray,
-) -> None:
-    """Log density of each row of x (r, d); NaN entries are marginalised.
+def mixture_log_density(x: np.ndarray, mixture: BranchMixture) -> np.ndarray:
+    """Log density (r,) of each row of x (r, d); NaN entries are marginalised.
 
     A branch is left out when even its best component could not matter: the bound combines its largest weight over
     spread with the distance to the segment between its ends and its widest spread. The error is below 1e-12 of the
     density.
     """
+    log_weight, share, spread, top, bottom, dof, scale = mixture
     d = x.shape[1]
     q = spread.shape[2]
     g = d // q
     n_branches, n_nodes = log_weight.shape
-    to_top = np.empty((n_branches, q))
-    to_bottom = np.empty((n_branches, q))
-    length = np.empty((n_branches, q))
+    to_top, to_bottom, length = np.empty((n_branches, q)), np.empty((n_branches, q)), np.empty((n_branches, q))
     bound = np.empty(n_branches)
     peak = np.full((n_branches, n_nodes), -np.inf)
     best_peak = np.full(n_branches, -np.inf)
@@ -208,6 +182,7 @@ def mixture_log_density(
                 widest[e, j] = max(widest[e, j], spread[e, k, j])
             best_peak[e] = max(best_peak[e], peak[e, k])
     seen = np.empty(q, np.int64)
+    out = np.empty(x.shape[0])
     for r in range(x.shape[0]):
         n_seen = 0
         for j in range(q):
@@ -217,20 +192,15 @@ def mixture_log_density(
                     seen[j] += 1
             n_seen += seen[j]
         if dof > 0.0:
-            constant = (
-                math.lgamma(0.5 * (dof + n_seen))
-                - math.lgamma(0.5 * dof)
-                - 0.5 * n_seen * math.log(dof * math.pi * scale)
-            )
+            constant = math.lgamma(0.5 * (dof + n_seen)) - math.lgamma(0.5 * dof)
+            constant -= 0.5 * n_seen * math.log(dof * math.pi * scale)
         else:
             constant = -0.5 * n_seen * math.log(2 * math.pi * scale)
         first = 0
         for e in range(n_branches):
             away = 0.0
             for j in range(q):
-                a = 0.0
-                b = 0.0
-                c = 0.0
+                a, b, c = 0.0, 0.0, 0.0
                 for k in range(j * g, (j + 1) * g):
                     if not math.isnan(x[r, k]):
                         from_top = x[r, k] - top[e, k]
@@ -278,18 +248,21 @@ def mixture_log_density(
                 elif value > highest - 45.0:
                     total += math.exp(value - highest)
         out[r] = constant + highest + math.log(total)
+    return out
+
+
+def log_density_of_tree(x: np.ndarray, mixture: BranchMixture) -> np.ndarray:
+    """Log predictive density (r,) of rows x (r, d) under one tree."""
+    return mixture_log_density(np.ascontiguousarray(x, dtype=np.float64), mixture)
 
 
 def log_density(x: np.ndarray, mixtures: Sequence[BranchMixture], log_weights: Sequence[float]) -> np.ndarray:
     """Log predictive density (r,) of rows x (r, d) under several trees weighted by exp(log_weights), normalised."""
-    x = np.ascontiguousarray(x, dtype=np.float64)
     weights = np.asarray(log_weights, dtype=np.float64)
     weights = weights - np.logaddexp.reduce(weights)
     total = np.full(x.shape[0], -np.inf)
-    out = np.empty(x.shape[0])
-    for mixture, weight in zip(mixtures, weights):
-        mixture_log_density(x, *mixture, out)
-        total = np.logaddexp(total, weight + out)
+    for mixture, weight in zip(mixtures, weights, strict=True):
+        total = np.logaddexp(total, weight + log_density_of_tree(x, mixture))
     return total
 
 
@@ -352,12 +325,12 @@ def sample_rows(
             left, right = tree.child[node]
             node = left if rng.random() * (paths[left] + paths[right]) < paths[left] else right
         upper = messages.down_var[node] + above - rest
-        lower = messages.up_var[node] + rest - tree.rest[node]
+        lower = messages.var[node] + rest - tree.rest[node]
         with np.errstate(invalid="ignore"):
             share = np.where(np.isfinite(lower), upper / (upper + lower), 0.0)
             var = np.where(np.isfinite(lower), share * lower, upper)
         var = var + rest + (own_noise[node] if node < n else average_noise)
         wide = d // var.shape[0]
-        mean = messages.down_mean[node] + np.repeat(share, wide) * (messages.up_mean[node] - messages.down_mean[node])
+        mean = messages.down_mean[node] + np.repeat(share, wide) * (messages.mean[node] - messages.down_mean[node])
         out[k] = mean + np.sqrt(np.repeat(var, wide) / precision) * rng.standard_normal(d)
     return out

@@ -1,7 +1,5 @@
 """From rows to leaves: units, summaries of many rows, observation noise. Everything a search needs, found before it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -11,13 +9,15 @@ from dtree.diffusion.atoms import Atoms, leaves_of_atoms, summarise_rows
 from dtree.diffusion.belief import Leaves, leaves_from_data
 from dtree.diffusion.noise import learn_noise, learn_sigma2, scale_leaves
 from dtree.diffusion.objective import Hyper
-from dtree.diffusion.probit import log_evidence_probit, signs_from_binary
+from dtree.diffusion.probit import FIRST_SIGMA2, log_evidence_probit, signs_from_binary
 from dtree.diffusion.search import best_columns, build, search
 from dtree.diffusion.settings import Settings
 from dtree.diffusion.walk import Bits
 
 TRIAL_ROWS = 400  # rows on which ways of scaling are compared
+FIRST_NOISE = 0.01  # in units of sigma2, where learning it starts: the centre of its prior
 PROBIT_ROUNDS = 6  # of tree and sites at most; they end when the evidence stops rising
+NO_SIGNS = np.empty((0, 0))
 
 
 class Prepared(NamedTuple):
@@ -30,6 +30,8 @@ class Prepared(NamedTuple):
     leaf_of_row : (n rows,) the leaf of every row
     signs : (n, d) -1, 0 (missing), +1 of the probit likelihood; (0, 0) otherwise
     log_volume : to be subtracted from an evidence in the tree's units
+    constants : (d,) of every original column the value that all rows share, NaN where rows differ; a Gaussian can say
+        nothing about a constant column, so leaves and units are those of the other columns only
     """
 
     leaves: Leaves
@@ -40,6 +42,12 @@ class Prepared(NamedTuple):
     leaf_of_row: np.ndarray
     signs: np.ndarray
     log_volume: float
+    constants: np.ndarray
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Numbers of the original columns that the tree uses."""
+        return np.flatnonzero(np.isnan(self.constants))
 
     @property
     def bits(self) -> Bits | None:
@@ -56,12 +64,13 @@ def prepare(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
     """
     if X.shape[0] < 2:
         raise ValueError(f"A diffusion tree needs at least two rows, got {X.shape[0]}.")
+    constants = np.full(X.shape[1], np.nan) if settings.likelihood == "probit" else _constant_columns(X)
+    X = np.ascontiguousarray(X[:, np.isnan(constants)])
     empty = np.isnan(X).all(axis=1)
     if empty.any():
         raise ValueError(f"Row {int(np.flatnonzero(empty)[0])} has no observed entry; remove it.")
     if settings.likelihood == "probit":
         return _prepare_probit(X, settings, seed)
-    _refuse_columns_without_density(X)
     hyper = settings.hyper()
     n = X.shape[0]
     many = n > settings.max_leaves
@@ -75,13 +84,13 @@ def prepare(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
     log_volume = float(affine.log_volume(X).sum())
     if many:
         atoms, leaf_of_row = summarise_rows(z, settings.max_leaves, seed)
-        return prepare_atoms(atoms, hyper, seed)._replace(affine=affine, leaf_of_row=leaf_of_row, log_volume=log_volume)
+        found = prepare_atoms(atoms, hyper, seed)._replace(affine=affine, log_volume=log_volume)
+        return found._replace(leaf_of_row=leaf_of_row, constants=constants)
     if settings.noise == 0.0:
         _refuse_duplicates(z)
     noise = _learned_noise(z, hyper, seed)[0] if isinstance(settings.noise, str) else float(settings.noise)
-    return Prepared(
-        leaves_from_data(z, noise), hyper, affine, np.full(n, noise), np.ones(n), np.arange(n), np.empty((0, 0)), log_volume
-    )  # fmt: skip
+    leaves, own = leaves_from_data(z, noise), np.full(n, noise)
+    return Prepared(leaves, hyper, affine, own, np.ones(n), np.arange(n), NO_SIGNS, log_volume, constants)
 
 
 def prepare_atoms(atoms: Atoms, hyper: Hyper, seed: int) -> Prepared:
@@ -95,10 +104,8 @@ def prepare_atoms(atoms: Atoms, hyper: Hyper, seed: int) -> Prepared:
             state = build(leaves, hyper._replace(sigma2=sigma2), np.random.default_rng(seed))
             sigma2 = learn_sigma2(best_columns([state], 1)[0][1], absolute, hyper.precision_prior)
     leaves = absolute._replace(var=absolute.var / sigma2)
-    fixed = hyper._replace(sigma2=sigma2)
-    return Prepared(
-        leaves, fixed, unchanged(d), atoms.noise / sigma2, atoms.rows, np.arange(m), np.empty((0, 0)), 0.0
-    )  # fmt: skip
+    fixed, noise = hyper._replace(sigma2=sigma2), atoms.noise / sigma2
+    return Prepared(leaves, fixed, unchanged(d), noise, atoms.rows, np.arange(m), NO_SIGNS, 0.0, np.full(d, np.nan))
 
 
 def _choose_units(X: np.ndarray, settings: Settings, hyper: Hyper, seed: int) -> Affine:
@@ -132,7 +139,7 @@ def _choose_units(X: np.ndarray, settings: Settings, hyper: Hyper, seed: int) ->
 def _learned_noise(z: np.ndarray, hyper: Hyper, seed: int, rounds: int = 2) -> tuple[float, float]:
     """The noise of highest evidence on a first tree built with it, and that evidence."""
     base = leaves_from_data(z, 1.0)
-    noise, log_evidence = 0.01, -np.inf
+    noise, log_evidence = FIRST_NOISE, -np.inf
     for _ in range(rounds):
         state = build(scale_leaves(base, noise), hyper, np.random.default_rng(seed))
         noise, fit = learn_noise(best_columns([state], 1)[0][1], base, hyper, noise)
@@ -149,7 +156,7 @@ def _prepare_probit(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
             "fit a random subset."
         )
     hyper = settings.hyper()
-    sigma2 = 4.0 if hyper.sigma2 is None else hyper.sigma2
+    sigma2 = FIRST_SIGMA2 if hyper.sigma2 is None else hyper.sigma2
     start = 0.0 if settings.start is None else float(settings.start)
     # a first tree on the signs themselves gives sites; sites give a better tree, which gives better sites
     found = leaves_from_data(np.where(signs == 0, np.nan, signs), 1.0 / sigma2)
@@ -172,19 +179,20 @@ def _prepare_probit(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
         best = fit
         sigma2, start, leaves = fit.sigma2, fit.start, fit.sites
     affine = unchanged(d)._replace(offset=np.full(d, start))
-    return Prepared(leaves, hyper._replace(sigma2=sigma2), affine, np.zeros(n), np.ones(n), np.arange(n), signs, 0.0)
+    hyper, everywhere = hyper._replace(sigma2=sigma2), np.full(d, np.nan)
+    return Prepared(leaves, hyper, affine, np.zeros(n), np.ones(n), np.arange(n), signs, 0.0, everywhere)
 
 
-def _refuse_columns_without_density(X: np.ndarray) -> None:
+def _constant_columns(X: np.ndarray) -> np.ndarray:
+    """The value (d,) of every constant column, NaN for the others; ValueError where nothing would be left."""
     empty = np.isnan(X).all(axis=0)
     if empty.any():
         raise ValueError(f"Column {int(np.flatnonzero(empty)[0])} has no observed entry; remove it.")
-    constant = np.nanmax(X, axis=0) == np.nanmin(X, axis=0)
-    if constant.any():
-        raise ValueError(
-            f"Column {int(np.flatnonzero(constant)[0])} is constant (1 distinct value), so it has no density; "
-            "remove it before fitting."
-        )
+    lowest = np.nanmin(X, axis=0)
+    constants = np.where(np.nanmax(X, axis=0) == lowest, lowest, np.nan)
+    if not np.isnan(constants).any():
+        raise ValueError("Column 0 is constant (1 distinct value), so it has no density; remove it before fitting.")
+    return constants
 
 
 def _refuse_duplicates(z: np.ndarray) -> None:

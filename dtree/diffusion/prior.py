@@ -5,13 +5,11 @@ and Eq. 1 lacks a factor c. Given the structure, `w = rest / rest of the parent`
 the structure alone has probability prod (l-1)!(r-1)! / ((m-1)! H_{m-1}), whatever c.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from dtree.core.jit import kernel
-from dtree.diffusion.tree import Columns, canonical, children_first, leaf_counts
+from dtree.diffusion.tree import Columns, canonical, children_first, leaf_counts, rest_above, unlinked
 
 
 def harmonic(n: np.ndarray | int) -> np.ndarray:
@@ -31,12 +29,6 @@ def harmonic_table(n: int) -> np.ndarray:
     return table
 
 
-def _counts(tree: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    order = children_first(tree.child, tree.root)
-    count = leaf_counts(tree.child, order)
-    return order, count[order], count[tree.child[order, 0]], count[tree.child[order, 1]]
-
-
 def log_structure_prior(tree: Columns) -> float:
     """Log probability of the tree structure with its times integrated out; it does not depend on c.
 
@@ -44,29 +36,18 @@ def log_structure_prior(tree: Columns) -> float:
     >>> round(float(np.exp(log_structure_prior(from_nested([[0, 1], 2], [0.3, 0.7])))), 6)
     0.333333
     """
-    _, m, l, r = _counts(tree)
+    order = children_first(tree.child, tree.root)
+    count = leaf_counts(tree.child, order)
+    m, l, r = count[order], count[tree.child[order, 0]], count[tree.child[order, 1]]
     return float(np.sum(gammaln(l) + gammaln(r) - gammaln(m) - np.log(harmonic(m - 1))))
 
 
-def log_prior_structure_times(tree: Columns, c: float) -> float:
-    """Log density of structure and divergence times together (density in the times t)."""
-    order, m, l, r = _counts(tree)
-    j = harmonic(m - 1) - harmonic(l - 1) - harmonic(r - 1)
-    return float(np.sum(np.log(c) + (c * j - 1.0) * np.log(tree.rest[order]) + gammaln(l) + gammaln(r) - gammaln(m)))
-
-
 @kernel
-def _sample_structure(
-    rng: np.random.Generator,
-    n: int,
-    c: float,
-    parent: np.ndarray,
-    child: np.ndarray,
-    rest: np.ndarray,
-    count: np.ndarray,
-) -> int:
-    """Follow the generative process path by path; returns the root."""
-    count[0] = 1
+def _follow_paths(tree: Columns, c: float, rng: np.random.Generator) -> None:
+    """Link the nodes of a tree by following the generative process path by path."""
+    parent, child, rest = tree
+    n = (parent.shape[0] + 1) // 2
+    count = np.ones(2 * n - 1, np.int64)
     root = 0
     for leaf in range(1, n):
         node = root
@@ -96,9 +77,7 @@ def _sample_structure(
         parent[node] = new
         parent[leaf] = new
         rest[new] = diverge
-        count[leaf] = 1
         count[new] = count[node] + 1
-    return root
 
 
 def sample_tree(n: int, c: float, rng: np.random.Generator) -> Columns:
@@ -109,11 +88,9 @@ def sample_tree(n: int, c: float, rng: np.random.Generator) -> Columns:
     """
     if n < 2:
         raise ValueError(f"A diffusion tree needs at least two leaves, got {n}.")
-    parent = np.full(2 * n - 1, -1)
-    child = np.full((2 * n - 1, 2), -1)
-    rest = np.zeros(2 * n - 1)
-    _sample_structure(rng, n, float(c), parent, child, rest, np.zeros(2 * n - 1, np.int64))
-    return canonical(Columns(parent, child, rest))
+    tree = unlinked(2 * n - 1)
+    _follow_paths(tree, float(c), rng)
+    return canonical(tree)
 
 
 def sample_locations(tree: Columns, d: int, sigma2: float, rng: np.random.Generator) -> np.ndarray:
@@ -121,8 +98,7 @@ def sample_locations(tree: Columns, d: int, sigma2: float, rng: np.random.Genera
     location = np.zeros((tree.parent.shape[0], d))
     noise = rng.standard_normal(location.shape)
     for i in np.concatenate([children_first(tree.child, tree.root)[::-1], np.arange(tree.n_leaves)]):
-        above = tree.parent[i]
-        length = (tree.rest[above] if above >= 0 else 1.0) - tree.rest[i]
+        above, length = tree.parent[i], rest_above(tree, i) - tree.rest[i]
         location[i] = (location[above] if above >= 0 else 0.0) + np.sqrt(sigma2 * length) * noise[i]
     return location
 
@@ -139,13 +115,3 @@ def sample_data(
     tree = sample_tree(n, c, rng)
     rows = sample_locations(tree, d, sigma2, rng)[:n]
     return rows + np.sqrt(noise) * rng.standard_normal(rows.shape), tree
-
-
-def log_joint(tree: Columns, internal: np.ndarray, leaves: np.ndarray, c: float, sigma2: float) -> float:
-    """Log density of structure, times, internal locations (n-1, d) and noise-free leaf locations (n, d)."""
-    location = np.concatenate([leaves, internal])
-    above = np.where((tree.parent >= 0)[:, None], location[tree.parent], 0.0)
-    length = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0) - tree.rest
-    variance = sigma2 * length[:, None]
-    log_steps = -0.5 * (np.log(2 * np.pi * variance) + (location - above) ** 2 / variance)
-    return log_prior_structure_times(tree, c) + float(log_steps.sum())

@@ -3,11 +3,9 @@
 `p(b | x) = Phi(b (start + x))` with b in {-1, +1} and x the location relative to where all paths start: one number for
 all features, because rows of mostly zeros are better explained by a start below zero than by as many separate falls.
 Every observed entry gets a Gaussian site; given the sites the tree is an ordinary Gaussian one, so belief propagation
-gives all cavities in one sweep up and down. At the fixed point the gradient of the EP evidence over times is that of the
-Gaussian model with the sites held fixed.
+gives all cavities in one sweep up and down. At the fixed point the gradient of the EP evidence over times is that of
+the Gaussian model with the sites held fixed.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -16,13 +14,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dtree.core.jit import kernel
-from dtree.diffusion.belief import Leaves, sweep_down, sweep_up
+from dtree.diffusion.belief import Beliefs, Leaves, beliefs_of, sweep_down, sweep_up
 from dtree.diffusion.laplace import Evidence, laplace_at_maximum
 from dtree.diffusion.objective import LOGIT_LIMIT, Hyper, Workspace
 from dtree.diffusion.predictive import BranchMixture
-from dtree.diffusion.tree import Columns, children_first
+from dtree.diffusion.tree import Columns, children_first, rest_above
 
 LOG_SQRT_2PI = 0.9189385332046727
+LEAST_PRECISION = 1e-10  # of a site: one that says nothing stays proper
+FIRST_SIGMA2 = 4.0  # where a free sigma2 starts: latent values that are neither coin tosses nor certainties
 
 
 @kernel
@@ -53,69 +53,50 @@ def probit_moments(b: float, mean: float, var: float) -> tuple[float, float, flo
 
 
 @kernel
-def update_sites(
-    signs: np.ndarray,
-    parent: np.ndarray,
-    rest: np.ndarray,
-    down_mean: np.ndarray,
-    down_var: np.ndarray,
-    sigma2: float,
-    start: float,
-    damping: float,
-    site_mean: np.ndarray,
-    site_var: np.ndarray,
-) -> tuple[float, float]:
-    """One parallel EP update of all sites from the cavities; returns (largest change, sum of log site constants).
-
-    signs (n, d): -1, +1, or 0 for missing; site_mean relative to the start, site_var in units of sigma2, infinite for
-    missing. The constants are those of the sites before the update, to be added to the Gaussian log marginal with the
-    same sites.
-    """
-    n, d = signs.shape
-    change = 0.0
-    constants = 0.0
-    for i in range(n):
-        length = (rest[parent[i]] if parent[i] >= 0 else 1.0) - rest[i]
-        for k in range(d):
-            if signs[i, k] == 0.0:
-                continue
-            v = sigma2 * (down_var[i, k] + length)
-            log_z, mean, var = probit_moments(signs[i, k], start + down_mean[i, k], v)
-            mean -= start
-            old_var = sigma2 * site_var[i, k]
-            if old_var < np.inf:
-                gap = site_mean[i, k] - down_mean[i, k]
-                constants += log_z + 0.5 * (math.log(2 * math.pi * (v + old_var)) + gap * gap / (v + old_var))
-            else:
-                constants += log_z
-            precision = max(1.0 / var - 1.0 / v, 1e-10)
-            shift = mean / var - down_mean[i, k] / v
-            old_precision = 1.0 / old_var if old_var < np.inf else 0.0
-            old_shift = site_mean[i, k] * old_precision
-            precision = old_precision + damping * (precision - old_precision)
-            shift = old_shift + damping * (shift - old_shift)
-            change = max(change, abs(precision - old_precision) + abs(shift - old_shift))
-            site_mean[i, k] = shift / precision
-            site_var[i, k] = 1.0 / (precision * sigma2)
-    return change, constants
+def site_cavity(tree: Beliefs, i: int, k: int, sigma2: float) -> tuple[float, float]:
+    """Mean (relative to the start) and variance of entry k of leaf i given all other entries."""
+    return tree.down_mean[i, k], sigma2 * (tree.down_var[i, k] + (rest_above(tree, i) - tree.rest[i]))
 
 
 @kernel
-def site_constants(
-    signs: np.ndarray,
-    parent: np.ndarray,
-    rest: np.ndarray,
-    down_mean: np.ndarray,
-    down_var: np.ndarray,
-    sigma2: float,
-    start: float,
-    site_mean: np.ndarray,
-    site_var: np.ndarray,
-) -> float:
-    """Sum of the log constants of the sites as they are."""
-    scratch_mean = site_mean.copy()
-    scratch_var = site_var.copy()
-    _, constants = update_sites(signs, parent, rest, down_mean, down_var, sigma2, start, 1.0, scratch_mean, scratch_var)
+def update_sites(signs: np.ndarray, tree: Beliefs, sigma2: float, start: float, damping: float) -> float:
+    """One parallel EP update of all sites, the messages of the leaves, from their cavities; returns the largest change.
+
+    signs (n, d): -1, +1, or 0 for missing; sites have means relative to the start and variances in units of sigma2,
+    infinite for missing.
+    """
+    change = 0.0
+    leaf, entry = np.nonzero(signs)
+    for i, k in zip(leaf, entry):
+        centre, v = site_cavity(tree, i, k, sigma2)
+        _, mean, var = probit_moments(signs[i, k], start + centre, v)
+        mean -= start
+        old_var = sigma2 * tree.var[i, k]
+        precision = max(1.0 / var - 1.0 / v, LEAST_PRECISION)
+        shift = mean / var - centre / v
+        old_precision = 1.0 / old_var if old_var < np.inf else 0.0
+        old_shift = tree.mean[i, k] * old_precision
+        precision = old_precision + damping * (precision - old_precision)
+        shift = old_shift + damping * (shift - old_shift)
+        change = max(change, abs(precision - old_precision) + abs(shift - old_shift))
+        tree.mean[i, k] = shift / precision
+        tree.var[i, k] = 1.0 / (precision * sigma2)
+    return change
+
+
+@kernel
+def site_constants(signs: np.ndarray, tree: Beliefs, sigma2: float, start: float) -> float:
+    """Sum of the log constants of the sites, to be added to the Gaussian log marginal with the same sites."""
+    constants = 0.0
+    leaf, entry = np.nonzero(signs)
+    for i, k in zip(leaf, entry):
+        centre, v = site_cavity(tree, i, k, sigma2)
+        total = v + sigma2 * tree.var[i, k]
+        constant = log_normal_cdf(signs[i, k] * (start + centre) / math.sqrt(1.0 + v))
+        if total < np.inf:
+            gap = tree.mean[i, k] - centre
+            constant += 0.5 * (math.log(2 * math.pi * total) + gap * gap / total)
+        constants += constant
     return constants
 
 
@@ -173,29 +154,24 @@ def expectation_propagation(
     (-1.685272, True)
     """
     first = fresh_sites(signs) if sites is None else sites
-    n, d = signs.shape
-    mean, var = np.empty((2 * n - 1, d)), np.empty((2 * n - 1, d))
-    mean[:n], var[:n] = first.mean, first.var
-    down_mean, down_var = np.empty_like(mean), np.empty_like(var)
+    n = signs.shape[0]
+    beliefs = beliefs_of(tree, first)
     order = children_first(tree.child, tree.root)
-    root = tree.root
     converged, iterations, damping, last = False, 0, 1.0, np.inf
     while iterations < max_iter and not converged:
         iterations += 1
-        sweep_up(order, tree.child, tree.rest, root, mean, var)
-        sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
-        change, _ = update_sites(
-            signs, tree.parent, tree.rest, down_mean, down_var, sigma2, start, damping, mean[:n], var[:n]
-        )
+        sweep_up(beliefs, order)
+        sweep_down(beliefs, order)
+        change = update_sites(signs, beliefs, sigma2, start, damping)
         converged = change < tol
         if change > 0.9 * last:
             damping = max(0.5 * damping, 0.25)  # parallel updates may overshoot when leaves are very close
         last = change
-    log_det, quad = sweep_up(order, tree.child, tree.rest, root, mean, var)
-    sweep_down(order, tree.parent, tree.child, tree.rest, root, mean, var, down_mean, down_var)
-    constants = site_constants(signs, tree.parent, tree.rest, down_mean, down_var, sigma2, start, mean[:n], var[:n])
+    log_det, quad = sweep_up(beliefs, order)
+    sweep_down(beliefs, order)
+    constants = site_constants(signs, beliefs, sigma2, start)
     gauss = -0.5 * (first.n_observed * math.log(2 * math.pi * sigma2) + log_det + quad / sigma2)
-    leaves = Leaves(mean[:n].copy(), var[:n].copy(), first.n_observed)
+    leaves = Leaves(beliefs.mean[:n].copy(), beliefs.var[:n].copy(), first.n_observed)
     return Sites(leaves, float(gauss + constants), converged, iterations)
 
 
@@ -230,38 +206,33 @@ def log_evidence_probit(
     held = [Leaves(first.mean + start, first.var * sigma2, first.n_observed)]
     settled = [True]
     work = Workspace(tree, first, hyper._replace(sigma2=sigma2))
-    n = work.n
+    n, beliefs = work.n, work.beliefs
     shape, rate = hyper.precision_prior
 
     def unpack(vector: np.ndarray) -> tuple[float, float]:
-        return (
-            math.exp(vector[n - 1]) if learn_sigma2 else sigma2,
-            float(vector[-1]) if learn_start else start,
-        )
+        return math.exp(vector[n - 1]) if learn_sigma2 else sigma2, float(vector[-1]) if learn_start else start
 
     def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
         s = vector[: n - 1]
         now, origin = unpack(vector)
-        work.hyper_array[1] = now
+        work.frame.hyper[1] = now
         work.density(s)
         relative = Leaves(held[0].mean - origin, held[0].var / now, held[0].n_observed)
         ep = expectation_propagation(work.tree, signs, now, start=origin, sites=relative)
         held[0] = Leaves(ep.leaves.mean + origin, ep.leaves.var * now, ep.leaves.n_observed)
         settled[0] = ep.converged
-        work.mean[:n], work.var[:n] = ep.leaves.mean, ep.leaves.var
-        value = work.density(s) + site_constants(
-            signs, work.tree.parent, work.tree.rest, work.down_mean, work.down_var, now, origin, work.mean[:n], work.var[:n]
-        )  # fmt: skip
+        beliefs.mean[:n], beliefs.var[:n] = ep.leaves.mean, ep.leaves.var
+        value = work.density(s) + site_constants(signs, beliefs, now, origin)
         gradient = [work.grad]
         if learn_sigma2:
-            above = np.where(work.tree.parent >= 0, work.tree.rest[work.tree.parent], 1.0)
-            slope = float(((above - work.tree.rest) * work.by_length).sum()) - shape + rate / now
+            slope = float(((work.tree.above - work.tree.rest) * work.by_length).sum()) - shape + rate / now
             value += -shape * math.log(now) - rate / now
             if learn_start:
                 slope += 0.5 * (origin * origin / now - 1.0)
             gradient.append(np.array([slope]))
         if learn_start:
-            pull = work.mean[work.root] / (work.var[work.root] + 1.0 - work.tree.rest[work.root])
+            root = work.frame.order[-1]
+            pull = beliefs.mean[root] / (beliefs.var[root] + 1.0 - beliefs.rest[root])
             value -= 0.5 * (math.log(2 * math.pi * now) + origin * origin / now)
             gradient.append(np.array([(float(pull.sum()) - origin) / now]))
         return -value, -np.concatenate(gradient)
@@ -288,21 +259,15 @@ def log_evidence_probit(
         problems.append("the curvature at the maximum is not positive")
     value = -negative_value
     fit = Evidence(value + term, work.tree, value, not problems, "; ".join(problems) or "converged", int(result.nit))
-    return ProbitFit(fit, Leaves(work.mean[:n].copy(), work.var[:n].copy(), int(work.n_observed)), sigma2, start)
+    found = Leaves(beliefs.mean[:n].copy(), beliefs.var[:n].copy(), first.n_observed)
+    return ProbitFit(fit, found, sigma2, start)
 
 
 @kernel
-def mixture_log_probability(
-    signs: np.ndarray,
-    log_weight: np.ndarray,
-    share: np.ndarray,
-    spread: np.ndarray,
-    top: np.ndarray,
-    bottom: np.ndarray,
-    scale: float,
-    out: np.ndarray,
-) -> None:
-    """Log probability of binary rows under one tree's branch mixture; entries with sign 0 are left out."""
+def log_probability(signs: np.ndarray, mixture: BranchMixture) -> np.ndarray:
+    """Log predictive probability (r,) of binary rows given as signs (r, d), 0 where an entry is left out."""
+    out = np.empty(signs.shape[0])
+    log_weight, share, spread, top, bottom, _, scale = mixture
     for r in range(signs.shape[0]):
         highest = -np.inf
         total = 0.0
@@ -321,18 +286,4 @@ def mixture_log_probability(
                 else:
                     total += math.exp(value - highest)
         out[r] = highest + math.log(total)
-
-
-def log_probability(signs: np.ndarray, mixture: BranchMixture) -> np.ndarray:
-    """Log predictive probability (r,) of binary rows given as signs (r, d)."""
-    out = np.empty(signs.shape[0])
-    mixture_log_probability(signs, *mixture[:5], mixture.scale, out)
     return out
-
-
-def log_memberships_probit(
-    signs: np.ndarray, mixture: BranchMixture, labels: np.ndarray, n_clusters: int
-) -> np.ndarray:
-    """Log weight (r, k) with which the branches of each cluster explain each binary row."""
-    parts = [mixture.on_branches(labels == k) for k in range(n_clusters)]
-    return np.stack([log_probability(signs, part) for part in parts], axis=1)

@@ -2,10 +2,8 @@
 
 A search is a `SearchState` of plain arrays and a Generator; `build` makes one for one permutation of the rows (run
 several, in parallel if you like), `search_step` moves one random subtree, and `best_columns` hands out the distinct
-trees found. Steps change the arrays in place; copy the state (`copy_state`) to keep an old one.
+trees found. Steps change the arrays in place.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,28 +11,25 @@ from typing import NamedTuple
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.diffusion.belief import Leaves
-from dtree.diffusion.objective import Hyper
+from dtree.diffusion.belief import Leaves, message_up
+from dtree.diffusion.objective import N_LEAVES, N_OBSERVED, Hyper
 from dtree.diffusion.pool import (
-    BEAM,
     CHANGES,
-    N_LEAVES,
-    N_OBSERVED,
     REACH,
     ROOT,
     TREE_KEY,
     Pool,
     empty_pool,
-    message_up,
     pool_of,
     refine_all,
     refine_path,
     refresh,
-    rest_above,
     score,
 )
 from dtree.diffusion.regraft import attach, best_places, detach
-from dtree.diffusion.tree import Columns, canonical
+from dtree.diffusion.tree import Columns, canonical, rest_above, unlinked
+
+BEAM = 12  # branches followed at once: more find hardly better places, fewer miss some
 
 
 class BestTrees(NamedTuple):
@@ -71,11 +66,8 @@ def remember(pool: Pool, best: BestTrees) -> None:
         slot = worst
     if value <= best.score[slot]:
         return
-    best.parent[slot] = pool.parent
-    best.child[slot] = pool.child
-    best.rest[slot] = pool.rest
-    best.score[slot] = value
-    best.key[slot] = key
+    best.parent[slot], best.child[slot], best.rest[slot] = pool.parent, pool.child, pool.rest
+    best.score[slot], best.key[slot] = value, key
 
 
 @kernel
@@ -88,8 +80,8 @@ def _try_place(pool: Pool, b: int, j: int, s: int) -> None:
 
 
 @kernel
-def _try_places(pool: Pool, best: BestTrees, b: int, j: int, places: np.ndarray, n_places: int, keep: bool) -> int:
-    """Try each place for the detached subtree `b`, undo, and attach it at the best one; returns that place.
+def _try_places(pool: Pool, best: BestTrees, b: int, j: int, places: np.ndarray, keep: bool) -> None:
+    """Try each place for the detached subtree `b`, undo, and attach it at the best one.
 
     Undoing restores the times along the path and recomputes the messages there; sums are restored from a copy.
     """
@@ -97,9 +89,7 @@ def _try_places(pool: Pool, best: BestTrees, b: int, j: int, places: np.ndarray,
     top = -np.inf
     sums = pool.sums.copy()
     meta = pool.meta.copy()
-    child_rest = np.empty(3)
-    for k in range(n_places):
-        s = places[k]
+    for s in places:
         length = 0
         i = pool.parent[s]
         while i >= 0:
@@ -107,7 +97,7 @@ def _try_places(pool: Pool, best: BestTrees, b: int, j: int, places: np.ndarray,
             pool.saved[1, length] = pool.curvature[i]
             length += 1
             i = pool.parent[i]
-        child_rest[0], child_rest[1] = pool.rest[s], pool.rest[b]
+        rest_s, rest_b = pool.rest[s], pool.rest[b]
         curvature_s, curvature_b = pool.curvature[s], pool.curvature[b]
         _try_place(pool, b, j, s)
         value = score(pool)
@@ -118,7 +108,7 @@ def _try_places(pool: Pool, best: BestTrees, b: int, j: int, places: np.ndarray,
             winner = s
         detach(pool, b)
         # back to the times before the trial
-        pool.rest[s], pool.rest[b] = child_rest[0], child_rest[1]
+        pool.rest[s], pool.rest[b] = rest_s, rest_b
         pool.curvature[s], pool.curvature[b] = curvature_s, curvature_b
         if pool.child[s, 0] >= 0:
             message_up(pool, s)
@@ -135,7 +125,6 @@ def _try_places(pool: Pool, best: BestTrees, b: int, j: int, places: np.ndarray,
         pool.sums[:] = sums
         pool.meta[:] = meta
     _try_place(pool, b, j, winner)
-    return winner
 
 
 @kernel
@@ -157,113 +146,79 @@ def _build(pool: Pool, best: BestTrees, permutation: np.ndarray, attachments: in
         pool.sums[N_OBSERVED] += pool.observed[b]
         pool.sums[N_LEAVES] += 1.0
         found = best_places(pool, b, beam, nodes, values)
-        _try_places(pool, best, b, n + k - 1, nodes, found, False)
+        _try_places(pool, best, b, n + k - 1, nodes[:found], False)
 
 
 @kernel
 def _step(
     pool: Pool, best: BestTrees, rng: np.random.Generator, attachments: int, beam: int, only_leaves: bool
-) -> bool:
-    """Detach a random subtree and attach it at the best of a few places; True if the structure changed."""
+) -> None:
+    """Detach a random subtree and attach it at the best of a few places."""
     n = pool.observed.shape[0]
     b = int(rng.integers(0, n if only_leaves else 2 * n - 1))
     if b == pool.meta[ROOT]:
-        return False
+        return
     before = pool.meta[TREE_KEY]
     j = pool.parent[b]
     s = detach(pool, b)
     nodes = np.empty(attachments + 1, np.int64)
     values = np.empty(attachments)
     found = best_places(pool, b, beam, nodes[:attachments], values)
-    known = False
-    for k in range(found):
-        known = known or nodes[k] == s
-    if not known:  # staying must always be possible
+    if not (nodes[:found] == s).any():  # staying must always be possible
         nodes[found] = s
         found += 1
-    _try_places(pool, best, b, j, nodes, found, True)
+    _try_places(pool, best, b, j, nodes[:found], True)
     remember(pool, best)
-    moved = pool.meta[TREE_KEY] != before
-    if moved:
+    if pool.meta[TREE_KEY] != before:
         pool.meta[CHANGES] += 1
         if pool.meta[CHANGES] % n == 0:
             refresh(pool)  # sums are kept by differences: start afresh before rounding can matter
-    return moved
 
 
 def build(
-    leaves: Leaves,
-    hyper: Hyper,
-    rng: np.random.Generator,
-    *,
-    keep: int = 10,
-    attachments: int = 3,
-    beam: int = BEAM,
-    sweeps: int = 2,
+    leaves: Leaves, hyper: Hyper, rng: np.random.Generator, *, keep: int = 10, attachments: int = 3, beam: int = BEAM
 ) -> SearchState:
     """Build a tree by inserting the rows one by one in random order, each at the best of `attachments` places.
 
     >>> from dtree.diffusion.belief import leaves_from_data
-    >>> from dtree.diffusion.tree import to_nested, canonical
+    >>> from dtree.diffusion.tree import to_nested
     >>> y = leaves_from_data(np.array([[-2.0], [2.0], [-2.1], [2.1]]))
     >>> state = build(y, Hyper(), np.random.default_rng(0))
-    >>> to_nested(canonical(current_tree(state)))
+    >>> to_nested(best_columns([state])[0][1])
     [[0, 2], [1, 3]]
     """
     n = leaves.mean.shape[0]
     if n < 2:
         raise ValueError(f"A diffusion tree needs at least two rows, got {n}.")
-    state = _empty_state(leaves, hyper, keep)
+    state = SearchState(empty_pool(leaves, hyper), _empty_best(n, keep))
     _build(state.pool, state.best, rng.permutation(n), attachments, beam)
-    for _ in range(sweeps):
-        refine_all(state.pool)
-    refresh(state.pool)
-    remember(state.pool, state.best)
-    return state
+    refine_all(state.pool)  # times moved while leaves were inserted; `settle` passes over them again
+    return settle(state)
 
 
 def start_from(tree: Columns, leaves: Leaves, hyper: Hyper, *, keep: int = 10) -> SearchState:
     """A search state at a given tree."""
-    pool = pool_of(tree, leaves, hyper)
-    state = SearchState(pool, _empty_best(tree.n_leaves, keep))
+    state = SearchState(pool_of(tree, leaves, hyper), _empty_best(tree.n_leaves, keep))
     remember(state.pool, state.best)
     return state
 
 
 def _empty_best(n: int, keep: int) -> BestTrees:
-    m = 2 * n - 1
-    return BestTrees(
-        np.full((keep, m), -1),
-        np.full((keep, m, 2), -1),
-        np.zeros((keep, m)),
-        np.full(keep, -np.inf),
-        np.zeros(keep, np.int64),
-    )
-
-
-def _empty_state(leaves: Leaves, hyper: Hyper, keep: int) -> SearchState:
-    return SearchState(empty_pool(leaves, hyper), _empty_best(leaves.mean.shape[0], keep))
+    return BestTrees(*unlinked(keep, 2 * n - 1), np.full(keep, -np.inf), np.zeros(keep, np.int64))
 
 
 def search_step(
-    state: SearchState,
-    rng: np.random.Generator,
-    *,
-    attachments: int = 3,
-    beam: int = BEAM,
-    only_leaves: bool = False,
+    state: SearchState, rng: np.random.Generator, *, attachments: int = 3, beam: int = BEAM, only_leaves: bool = False
 ) -> SearchState:
     """Move one random subtree to the best of a few places; the tree never gets worse. Changes `state` in place."""
     _step(state.pool, state.best, rng, attachments, beam, only_leaves)
     return state
 
 
-def search(
-    state: SearchState, rng: np.random.Generator, steps: int, *, attachments: int = 3, beam: int = BEAM
-) -> SearchState:
+def search(state: SearchState, rng: np.random.Generator, steps: int) -> SearchState:
     """Several search steps, then one pass over all times. Changes `state` in place."""
     for _ in range(steps):
-        _step(state.pool, state.best, rng, attachments, beam, False)
+        search_step(state, rng)
     return settle(state)
 
 
@@ -275,16 +230,6 @@ def settle(state: SearchState) -> SearchState:
     return state
 
 
-def current_tree(state: SearchState) -> Columns:
-    """A copy of the tree the search stands at."""
-    return Columns(state.pool.parent.copy(), state.pool.child.copy(), state.pool.rest.copy())
-
-
-def copy_state(state: SearchState) -> SearchState:
-    """An independent copy, e.g. for a checkpoint."""
-    return SearchState(Pool(*[a.copy() for a in state.pool]), BestTrees(*[a.copy() for a in state.best]))
-
-
 def best_columns(states: Iterable[SearchState], keep: int = 10) -> list[tuple[float, Columns]]:
     """The best distinct trees of one or several searches as (search score, canonical columns), best first."""
     seen: dict[int, tuple[float, Columns]] = {}
@@ -293,21 +238,6 @@ def best_columns(states: Iterable[SearchState], keep: int = 10) -> list[tuple[fl
         for k in np.flatnonzero(np.isfinite(best.score)):
             key, value = int(best.key[k]), float(best.score[k])
             if key not in seen or seen[key][0] < value:
-                columns = Columns(best.parent[k].copy(), best.child[k].copy(), best.rest[k].copy())
-                seen[key] = (value, columns)
+                seen[key] = value, Columns(best.parent[k].copy(), best.child[k].copy(), best.rest[k].copy())
     ranked = sorted(seen.values(), key=lambda pair: -pair[0])[:keep]
     return [(value, canonical(columns)) for value, columns in ranked]
-
-
-__all__ = [
-    "BestTrees",
-    "SearchState",
-    "best_columns",
-    "build",
-    "copy_state",
-    "current_tree",
-    "search",
-    "search_step",
-    "settle",
-    "start_from",
-]

@@ -4,14 +4,16 @@ Every internal node and every branch carries a Gaussian site in natural paramete
 integral of all sites, the marginal of every time and the cavity of every branch.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial.legendre import leggauss
 
 from dtree.core.jit import kernel
+from dtree.diffusion.tree import Columns
+
+NODES, WEIGHTS = leggauss(48)  # exact to rounding for the smooth integrands here
 
 
 class TimeSites(NamedTuple):
@@ -19,6 +21,26 @@ class TimeSites(NamedTuple):
 
     node: np.ndarray
     branch: np.ndarray
+
+
+class TimeMessages(NamedTuple):
+    """Messages over times: up[i] (2n-1, 2) from the subtree of i, down[i] (2n-1, 2) at the parent of i from the rest,
+    both (precision, shift), and moments (n-1, 2), mean and variance of every internal time."""
+
+    up: np.ndarray
+    down: np.ndarray
+    moments: np.ndarray
+
+
+class BranchFactors(NamedTuple):
+    """What the data say about the lengths of the branches (2n-1,): others (2n-1, q) = v_a + v_b and gaps (2n-1, q), the
+    squared gap of each block of g dimensions, in units of sigma2; the present lengths; the mean of 1/sigma2."""
+
+    others: np.ndarray
+    gaps: np.ndarray
+    lengths: np.ndarray
+    g: int
+    precision: float
 
 
 @kernel
@@ -39,94 +61,81 @@ def across_branch(
 
 
 @kernel
-def gaussian_times(
-    order: np.ndarray,
-    parent: np.ndarray,
-    child: np.ndarray,
-    root: int,
-    node: np.ndarray,
-    branch: np.ndarray,
-    up: np.ndarray,
-    down: np.ndarray,
-) -> tuple[float, bool]:
-    """Belief propagation on the tree of times; up[i] from the subtree of i, down[i] at the parent of i from the rest.
+def from_below(k: int, up: np.ndarray, branch: np.ndarray) -> tuple[float, float, float]:
+    """Precision, shift and log constant of what the subtree of node k says about the time of its parent."""
+    if k < (up.shape[0] + 1) // 2:  # a leaf is at time 1
+        return branch[k, 0], branch[k, 0] - branch[k, 1], branch[k, 1] - 0.5 * branch[k, 0]
+    return across_branch(up[k, 0], up[k, 1], branch[k, 0], branch[k, 1])
+
+
+@kernel
+def from_above(i: int, parent: np.ndarray, down: np.ndarray, branch: np.ndarray) -> tuple[float, float]:
+    """Precision and shift of what everything above node i says about its time; the origin is at time 0."""
+    if parent[i] < 0:
+        return branch[i, 0], branch[i, 1]
+    precision, shift, _ = across_branch(down[i, 0], down[i, 1], branch[i, 0], -branch[i, 1])
+    return precision, shift
+
+
+@kernel
+def gaussian_times(tree: Columns, order: np.ndarray, sites: TimeSites, messages: TimeMessages) -> tuple[float, bool]:
+    """Belief propagation on the tree of times into `messages` (without the moments); `order` is children first.
 
     Returns the log integral of all sites and whether every message was proper.
     """
+    parent, child = tree.parent, tree.child
+    node, branch = sites.node, sites.branch
+    up, down = messages.up, messages.down
     n = (parent.shape[0] + 1) // 2
+    root = order[-1]
     total = 0.0
     for i in order:
-        up[i, 0] = node[i - n, 0]
-        up[i, 1] = node[i - n, 1]
-        for side in range(2):
-            k = child[i, side]
-            if k < n:  # the far end is at time 1
-                up[i, 0] += branch[k, 0]
-                up[i, 1] += branch[k, 0] - branch[k, 1]
-                total += branch[k, 1] - 0.5 * branch[k, 0]
-            else:
-                if not up[k, 0] + branch[k, 0] > 0.0:
-                    return 0.0, False
-                precision, shift, constant = across_branch(up[k, 0], up[k, 1], branch[k, 0], branch[k, 1])
-                up[i, 0] += precision
-                up[i, 1] += shift
-                total += constant
+        up[i] = node[i - n]
+        for k in child[i]:
+            if k >= n and not up[k, 0] + branch[k, 0] > 0.0:
+                return 0.0, False
+            precision, shift, constant = from_below(k, up, branch)
+            up[i, 0] += precision
+            up[i, 1] += shift
+            total += constant
     precision = up[root, 0] + branch[root, 0]
     if not precision > 0.0:
         return 0.0, False
     shift = up[root, 1] + branch[root, 1]
     total += 0.5 * math.log(2 * math.pi / precision) + 0.5 * shift * shift / precision
-    for step in range(order.shape[0] - 1, -1, -1):
-        i = order[step]
-        # what node i knows from above, itself included, without either child
-        if parent[i] < 0:
-            above_precision = branch[i, 0]
-            above_shift = branch[i, 1]
-        else:
-            if not down[i, 0] + branch[i, 0] > 0.0:
-                return 0.0, False
-            above_precision, above_shift, _ = across_branch(down[i, 0], down[i, 1], branch[i, 0], -branch[i, 1])
+    for i in order[::-1]:
+        if parent[i] >= 0 and not down[i, 0] + branch[i, 0] > 0.0:
+            return 0.0, False
+        above_precision, above_shift = from_above(i, parent, down, branch)
         for side in range(2):
             k = child[i, side]
-            other = child[i, 1 - side]
-            down[k, 0] = above_precision + node[i - n, 0]
-            down[k, 1] = above_shift + node[i - n, 1]
-            if other < n:
-                down[k, 0] += branch[other, 0]
-                down[k, 1] += branch[other, 0] - branch[other, 1]
-            else:
-                precision, shift, _ = across_branch(up[other, 0], up[other, 1], branch[other, 0], branch[other, 1])
-                down[k, 0] += precision
-                down[k, 1] += shift
+            precision, shift, _ = from_below(child[i, 1 - side], up, branch)
+            down[k, 0] = above_precision + node[i - n, 0] + precision
+            down[k, 1] = above_shift + node[i - n, 1] + shift
     return total, True
 
 
 @kernel
-def marginals(
-    order: np.ndarray, parent: np.ndarray, branch: np.ndarray, up: np.ndarray, down: np.ndarray, out: np.ndarray
-) -> None:
-    """Mean and variance (n-1, 2) of every internal time under q."""
-    n = (parent.shape[0] + 1) // 2
-    for i in order:
-        if parent[i] < 0:
-            precision = up[i, 0] + branch[i, 0]
-            shift = up[i, 1] + branch[i, 1]
-        else:
-            above, pull, _ = across_branch(down[i, 0], down[i, 1], branch[i, 0], -branch[i, 1])
-            precision = up[i, 0] + above
-            shift = up[i, 1] + pull
-        out[i - n, 0] = shift / precision
+def marginals(tree: Columns, branch: np.ndarray, messages: TimeMessages) -> None:
+    """Mean and variance of every internal time under q, into the moments of `messages`."""
+    up, down, out = messages.up, messages.down, messages.moments
+    n = out.shape[0] + 1
+    for i in range(n, 2 * n - 1):
+        above, pull = from_above(i, tree.parent, down, branch)
+        precision = up[i, 0] + above
+        out[i - n, 0] = (up[i, 1] + pull) / precision
         out[i - n, 1] = 1.0 / precision
 
 
 @kernel
-def branch_cavity(i: int, parent: np.ndarray, up: np.ndarray, down: np.ndarray) -> tuple[float, float]:
+def branch_cavity(i: int, tree: Columns, messages: TimeMessages) -> tuple[float, float]:
     """Natural parameters (precision, shift) of the length of the branch above i without its own site.
 
     The precision may be negative: lengths are bounded, so such a cavity is as good as any other.
     """
-    n = (parent.shape[0] + 1) // 2
-    if parent[i] < 0:
+    up, down = messages.up, messages.down
+    n = (tree.parent.shape[0] + 1) // 2
+    if tree.parent[i] < 0:
         return up[i, 0], up[i, 1]
     if i < n:  # the far end is at time 1
         return down[i, 0], down[i, 0] - down[i, 1]
@@ -138,23 +147,15 @@ def branch_cavity(i: int, parent: np.ndarray, up: np.ndarray, down: np.ndarray) 
 
 @kernel
 def branch_moments(
-    cavity_precision: float,
-    cavity_shift: float,
-    at: float,
-    others: np.ndarray,
-    gaps: np.ndarray,
-    g: int,
-    precision: float,
-    nodes: np.ndarray,
-    weights: np.ndarray,
+    i: int, cavity_precision: float, cavity_shift: float, factors: BranchFactors
 ) -> tuple[float, float, float]:
     """log integral, mean and variance over 0 < length < 1 of exp(-cavity_precision/2 length^2 + cavity_shift length)
-    times the branch factor relative to its value at length `at`.
-
-    others (q,) = v_a + v_b and gaps (q,) = squared gap of each block, in units of sigma2.
+    times the factor of the branch above node i relative to its value at the present length.
     """
-    low = 0.0
-    high = 1.0
+    others, gaps, at = factors.others[i], factors.gaps[i], factors.lengths[i]
+    g, precision = factors.g, factors.precision
+    count = NODES.shape[0]
+    low, high = 0.0, 1.0
     if cavity_precision > 0.0:
         mean = cavity_shift / cavity_precision
         reach = 9.0 / math.sqrt(cavity_precision)
@@ -163,12 +164,12 @@ def branch_moments(
             high = min(1.0, mean + reach)
     # quadrature in a cubic map that crowds nodes near length zero, where the factor is steep
     top = -np.inf
-    logs = np.empty(nodes.shape[0])
-    lengths = np.empty(nodes.shape[0])
-    for k in range(nodes.shape[0]):
-        u = 0.5 * (nodes[k] + 1.0)
+    logs = np.empty(count)
+    lengths = np.empty(count)
+    for k in range(count):
+        u = 0.5 * (NODES[k] + 1.0)
         length = low + (high - low) * u * u * (3.0 - 2.0 * u)
-        value = math.log(0.5 * weights[k] * (high - low) * 6.0 * u * (1.0 - u))
+        value = math.log(0.5 * WEIGHTS[k] * (high - low) * 6.0 * u * (1.0 - u))
         value += length * (cavity_shift - 0.5 * cavity_precision * length)
         for j in range(others.shape[0]):
             if others[j] < np.inf:
@@ -178,13 +179,12 @@ def branch_moments(
         logs[k] = value
         lengths[k] = length
         top = max(top, value)
-    z = 0.0
-    first = 0.0
-    for k in range(nodes.shape[0]):
+    z, first = 0.0, 0.0
+    for k in range(count):
         z += math.exp(logs[k] - top)
         first += math.exp(logs[k] - top) * lengths[k]
     first /= z
     second = 0.0
-    for k in range(nodes.shape[0]):
+    for k in range(count):
         second += math.exp(logs[k] - top) * (lengths[k] - first) ** 2
     return top + math.log(z), first, second / z

@@ -5,8 +5,6 @@ is node `2n-2` and sweeps are plain loops; the search works on the same columns 
 location 0) is written as parent `-1`. Times are stored as `rest = 1 - t`: near t = 1 only the rest has precision left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,13 +33,42 @@ class Columns(NamedTuple):
     def root(self) -> int:
         return int(np.flatnonzero(self.parent < 0)[0])
 
+    @property
+    def above(self) -> np.ndarray:
+        """`rest` (2n-1,) at the top of the branch above each node: that of its parent, 1 at the origin."""
+        return np.where(self.parent >= 0, self.rest[self.parent], 1.0)
+
     def to_newick(self, names: Sequence[str] | None = None) -> str:
-        """The tree in Newick format, branch lengths in diffusion time."""
-        return to_newick(self, names)
+        """The tree in Newick format, branch lengths in units of diffusion time.
+
+        >>> from_nested([[0, 1], 2], [0.25, 0.75]).to_newick(["a", "b", "c"])
+        '((a:0.25,b:0.25):0.5,c:0.75):0.25;'
+        """
+        n, root = self.n_leaves, self.root
+        labels = [str(i) for i in range(n)] if names is None else [newick_name(str(name)) for name in names]
+        text = labels + [""] * (n - 1)
+        for i in children_first(self.child, root):
+            parts = [f"{text[k]}:{self.rest[i] - self.rest[k]:.9g}" for k in self.child[i]]
+            text[i] = f"({','.join(parts)})"
+        return f"{text[root]}:{1.0 - self.rest[root]:.9g};"
 
     def to_linkage(self) -> np.ndarray:
-        """SciPy's linkage matrix (n-1, 4); heights are 1 - t."""
-        return to_linkage(self)
+        """SciPy's linkage matrix (n-1, 4); the height of a node is `rest`, the time left after it.
+
+        >>> from_nested([[0, 1], 2], [0.3, 0.7]).to_linkage()
+        array([[0. , 1. , 0.3, 2. ],
+               [2. , 3. , 0.7, 3. ]])
+        """
+        tree, n = canonical(self), self.n_leaves
+        count = leaf_counts(tree.child, np.arange(n, 2 * n - 1))
+        pair = np.sort(tree.child[n:], axis=1)
+        return np.column_stack([pair, np.maximum.accumulate(tree.rest[n:]), count[n:]]).astype(np.float64)
+
+
+@kernel
+def rest_above(tree: Columns, node: int) -> float:
+    """`rest` at the top of the branch above `node`; `tree` may be any record with columns `parent` and `rest`."""
+    return tree.rest[tree.parent[node]] if tree.parent[node] >= 0 else 1.0
 
 
 @kernel
@@ -66,6 +93,29 @@ def children_first(child: np.ndarray, root: int) -> np.ndarray:
 
 
 @kernel
+def depth_first(child: np.ndarray, top: int) -> np.ndarray:
+    """The walk through the subtree of `top` from left to right: `i` where it arrives at node i, and `-1 - i` where it
+    leaves an internal node i after both of its children."""
+    n_nodes = child.shape[0]
+    walk = np.empty(2 * n_nodes, np.int64)
+    stack = np.empty(2 * n_nodes, np.int64)
+    stack[0] = top
+    depth = 1
+    length = 0
+    while depth > 0:
+        depth -= 1
+        i = stack[depth]
+        walk[length] = i
+        length += 1
+        if i >= 0 and child[i, 0] >= 0:
+            stack[depth] = -1 - i
+            stack[depth + 1] = child[i, 1]
+            stack[depth + 2] = child[i, 0]
+            depth += 3
+    return walk[:length]
+
+
+@kernel
 def leaf_counts(child: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Number of leaves under each node; `order` lists internal nodes children first."""
     count = np.ones(child.shape[0], np.int64)
@@ -82,10 +132,8 @@ def canonical(tree: Columns) -> Columns:
     """
     n = tree.n_leaves
     order = children_first(tree.child, tree.root)
-    depth_rank = np.empty(2 * n - 1, np.int64)
-    depth_rank[order] = np.arange(n - 1)
     # sort by rest, ties (only by rounding) broken by the children-first order, which is always valid
-    order = order[np.lexsort((depth_rank[order], tree.rest[order]))]
+    order = order[np.argsort(tree.rest[order], kind="stable")]
     new = np.arange(2 * n - 1)
     new[order] = np.arange(n, 2 * n - 1)
     old = np.argsort(new)
@@ -106,6 +154,11 @@ def smallest_leaf(tree: Columns) -> np.ndarray:
     return smallest
 
 
+def unlinked(*shape: int) -> Columns:
+    """Columns of so many nodes without parents or children, each at time 1."""
+    return Columns(np.full(shape, -1), np.full((*shape, 2), -1), np.zeros(shape))
+
+
 def from_nested(structure: Any, times_preorder: Sequence[float]) -> Columns:
     """A tree from nested pairs of leaf numbers and the divergence times of its internal nodes in preorder.
 
@@ -116,9 +169,7 @@ def from_nested(structure: Any, times_preorder: Sequence[float]) -> Columns:
     array([0.3, 0.7])
     """
     n = len(times_preorder) + 1
-    parent = np.full(2 * n - 1, -1)
-    child = np.full((2 * n - 1, 2), -1)
-    rest = np.zeros(2 * n - 1)
+    parent, child, rest = unlinked(2 * n - 1)
     stack = [(structure, -1, 0)]
     k = 0
     while stack:
@@ -149,36 +200,6 @@ def to_nested(tree: Columns) -> Any:
     return nested[tree.root]
 
 
-def to_newick(tree: Columns, names: Sequence[str] | None = None) -> str:
-    """The tree in Newick format, branch lengths in units of diffusion time.
-
-    >>> to_newick(from_nested([[0, 1], 2], [0.25, 0.75]), ["a", "b", "c"])
-    '((a:0.25,b:0.25):0.5,c:0.75):0.25;'
-    """
-    n = tree.n_leaves
-    labels = [str(i) for i in range(n)] if names is None else [newick_name(str(name)) for name in names]
-    text = labels + [""] * (n - 1)
-    root = tree.root
-    for i in children_first(tree.child, root):
-        parts = [f"{text[k]}:{tree.rest[i] - tree.rest[k]:.9g}" for k in tree.child[i]]
-        text[i] = f"({','.join(parts)})"
-    return f"{text[root]}:{1.0 - tree.rest[root]:.9g};"
-
-
-def to_linkage(tree: Columns) -> np.ndarray:
-    """SciPy linkage matrix (n-1, 4) of a canonical tree; the height of a node is `rest`, the time left after it.
-
-    >>> to_linkage(from_nested([[0, 1], 2], [0.3, 0.7]))
-    array([[0. , 1. , 0.3, 2. ],
-           [2. , 3. , 0.7, 3. ]])
-    """
-    tree = canonical(tree)
-    n = tree.n_leaves
-    count = leaf_counts(tree.child, np.arange(n, 2 * n - 1))
-    pair = np.sort(tree.child[n:], axis=1)
-    return np.column_stack([pair, np.maximum.accumulate(tree.rest[n:]), count[n:]]).astype(np.float64)
-
-
 def validate(tree: Columns) -> None:
     """Raise ValueError, naming the broken requirement, unless `tree` is a binary tree with times that increase
     downwards.
@@ -199,8 +220,7 @@ def validate(tree: Columns) -> None:
         raise ValueError("Some internal nodes cannot be reached from the root.")
     if np.any(tree.rest[:n] != 0.0):
         raise ValueError("Leaves end at time 1: their `rest` must be 0.")
-    above = np.where(tree.parent >= 0, tree.rest[tree.parent], 1.0)
-    if np.any(tree.rest >= above):
+    if np.any(tree.rest >= tree.above):
         raise ValueError(
             "Times must increase from parent to child: `rest` of a child must be smaller than its parent's."
         )

@@ -1,7 +1,5 @@
 """Draws from a normal distribution cut off at zero."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A Dask client for this machine, or for a cluster that is already running."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator
@@ -12,8 +10,6 @@ import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster, Security
 from distributed.system import MEMORY_LIMIT
-
-from dtree.core.families import Family
 
 _WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
 _LEAST_BYTES = 400_000_000  # with less it would be ended for its size before it does much
@@ -63,13 +59,13 @@ def cluster_client(
     memory_limit: int | str | None = None,
     processes: bool = True,
     tls: Security | None = None,
-    warm: bool | list[type[Family]] = True,
+    warm: bool = True,
     **local: Any,
 ) -> Iterator[Client]:
     """A client of the scheduler at an address, or of a new local cluster with one thread per worker process.
 
-    With `warm` the kernels (of the families listed, or of all) are compiled here first, so that local workers load machine code
-    instead of each compiling it.
+    With `warm` the kernels of fits in passes are compiled here first, so that local workers load machine code instead
+    of each compiling it; `dtree.engine.warm.warm` compiles those of one method only.
 
     >>> with cluster_client(n_workers=1, processes=False, warm=False) as client:
     ...     client.submit(sum, [1, 2]).result()
@@ -80,16 +76,17 @@ def cluster_client(
             yield client
         return
     if warm:
-        from dtree.engine.warm import warm_kernels
+        from dtree.engine.warm import warm_all
 
-        warm_kernels(warm if isinstance(warm, list) else None)
+        warm_all()
     workers, memory = local_size(n_workers, memory_limit)
     if not processes:
         memory = 0  # no limit: workers in threads would each be charged for the whole process, and pause for good
     settings = {
         "distributed.scheduler.allowed-failures": _ALLOWED_DEATHS,
-        # A local cluster looks at a dead worker's name after so long, and if a new one is dead at that moment too, it lets nobody
-        # take its place any more: workers that die again and again would be gone for good, and the run would wait for them.
+        # A local cluster looks at a dead worker's name after so long, and if a new one is dead at that moment too, it
+        # lets nobody take its place any more: workers that die again and again would be gone for good, and the run
+        # would wait for them.
         "distributed.deploy.lost-worker-timeout": "30 days",
     }
     # Nobody is told of a dashboard here, and loading what draws it costs a second at every start.
@@ -114,8 +111,8 @@ def _connected(scheduler: str, tls: Security | None) -> Client:
     except (OSError, TimeoutError, TypeError, ValueError) as problem:
         reason = " ".join(str(problem).split())[:120] or type(problem).__name__
         raise ValueError(
-            f"no Dask scheduler answers at {scheduler}: is it running, is the address right, and is it reached with TLS exactly "
-            f"if it asks for TLS (tls://, with --tls-ca, --tls-cert and --tls-key)? ({reason})"
+            f"no Dask scheduler answers at {scheduler}: is it running, is the address right, and is it reached with "
+            f"TLS exactly if it asks for TLS (tls://, with --tls-ca, --tls-cert and --tls-key)? ({reason})"
         ) from None
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)

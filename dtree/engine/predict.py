@@ -1,74 +1,87 @@
 """Label new rows with a finished run of any method: workers write labels and log densities, chunk by chunk."""
 
-from __future__ import annotations
-
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
-from distributed import Client
 
-from dtree.engine.cluster import worker_memory
-from dtree.engine.dataset import chunk_rows_for, open_dataset
-from dtree.engine.execute import executor
-from dtree.engine.folder import RunFolder
-from dtree.engine.runs import create_labels, create_rows
-from dtree.engine.tasks import room_on_disk
-from dtree.kmeans.fit import chunk_bounds
-from dtree.store.commit import folder_in_place
+from dtree.core.recent import Recent
+from dtree.data.chunks import chunk_bounds, chunk_rows_for
+from dtree.methods import method_named
+from dtree.methods.fitted_checks import checked_fitted
+from dtree.runs.commit import folder_in_place, room_on_disk
+from dtree.runs.folder import FolderStore
+from dtree.runs.run import Run
 
 ARRAYS = ("labels", "log_density")
+_opened = Recent(2)  # fitted records, by run
 
 
 def predict_into(
-    run: RunFolder,
+    run: str | os.PathLike[str],
     data: Any,
     out: str | os.PathLike[str],
-    client: Client | None,
-    task: Callable[..., int],
-    given: tuple[Any, ...] = (),
+    client: Any = None,
     *,
     leave_out: Sequence[str] = (),
-    most_rows: int | None = None,
     overwrite: bool = False,
 ) -> int:
     """Make a zarr group `out` with the arrays `labels` (n,) int32 and `log_density` (n,) float64; returns n.
 
-    task : called as task(path of the run, run_id, *given, source, bounds, folder) for every chunk of rows; writes both arrays there
-    and returns the number of rows. leave_out : columns that are not features, where the data have them, besides the run's own column of labels. most_rows : in a chunk.
-
-    The group appears when it is complete; nothing of the size of the data comes to this process.
+    Columns called as in `leave_out`, or as the run's own column of labels, are not features. The group appears when it
+    is complete; nothing of the size of the data comes to this process.
     """
-    if not run.done:
-        raise ValueError(f"{run.path} is not finished: resume it first")
-    remembered = run.attributes.get("labels_column")
-    names = [*leave_out, remembered] if isinstance(remembered, str) else leave_out
+    from dtree.engine.cluster import worker_memory
+    from dtree.engine.rows import open_rows
+    from dtree.engine.workers import workers_of
+
+    opened = Run.open(run)
+    opened.require_done()
+    header = opened.header
+    assert opened.path is not None
+    _fitted_once(str(opened.path), header.run_id)  # whatever is wrong with the run is said before rows are read
+    names = [*leave_out, *([header.labels_column] if header.labels_column else [])]
     target = Path(out).resolve()
     check_target(target, overwrite)
-    with tempfile.TemporaryDirectory(dir=run.path, prefix=".predicting-") as staging:
-        source = open_dataset(data, staging, client, leave_out=names)
-        numbered = [name for name in names if name.lstrip("-").isdigit()]
-        if numbered and not source.columns and source.shape[1] < run.source.shape[1]:
-            # A column known only by its number, and the new rows have as many columns without it: they hold no labels.
-            source = open_dataset(data, staging, client, leave_out=[name for name in names if name not in numbered])
-        source = source.with_columns_of(run.source)
+    with tempfile.TemporaryDirectory(dir=opened.path, prefix=".predicting-") as staging:
+        source = open_rows(data, staging, client, leave_out=names)
+        source = source.with_columns_of(tuple(header.feature_names or ()), header.n_features)
         n = source.shape[0]
-        rows = min(chunk_rows_for(source, worker_memory(client)), n, most_rows or n)
-
+        most = method_named(header.method).predict_rows
+        rows = min(chunk_rows_for(source, worker_memory(client)), n, most)
         with (
             room_on_disk(target, "predict again"),
             folder_in_place(target, "replace" if overwrite else "refuse") as partial,
         ):
-            zarr.open_group(str(partial), mode="a", zarr_format=3)
-            create_labels(partial / "labels", n, rows)
-            create_rows(partial / "log_density", n, rows, np.dtype(np.float64), np.nan)
-            path = str(run.path.resolve())
-            arguments = [(path, run.run_id, *given, source, bounds, str(partial)) for bounds in chunk_bounds(n, rows)]
-            return sum(executor(client).run(task, arguments))
+            store = FolderStore(partial)
+            store.create_rows("labels", n, rows, np.int32, -1)
+            store.create_rows("log_density", n, rows, np.float64, np.nan)
+            store.make_group()
+            place = str(opened.path)
+            arguments = [(place, header.run_id, source, bounds, store) for bounds in chunk_bounds(n, rows)]
+            return sum(workers_of(client).run(predict_task, arguments))
+
+
+def predict_task(run: str, run_id: str, source: Any, bounds: tuple[int, int], out: FolderStore) -> int:
+    """Write the labels and log densities of new rows; returns their number."""
+    method, fitted = _fitted_once(run, run_id)
+    labels, log_density = method.predict(fitted, method.checked(fitted, source.read(*bounds), bounds[0]))
+    out.write_rows("labels", bounds[0], labels.astype(np.int32))
+    out.write_rows("log_density", bounds[0], log_density)
+    return bounds[1] - bounds[0]
+
+
+def _fitted_once(run: str, run_id: str) -> tuple[Any, Any]:
+    """The method and the fitted record of a run, read and checked once by every process."""
+
+    def read() -> tuple[Any, Any]:
+        opened = Run.open(run)
+        return method_named(opened.header.method, run), checked_fitted(opened)
+
+    return _opened.get((run, run_id), read)
 
 
 def check_target(target: Path, overwrite: bool) -> None:

@@ -1,45 +1,41 @@
-"""Compile every kernel of the distributed path once, on tiny data."""
+"""Compile the kernels of a method once, on tiny data, so that worker processes load machine code from the cache."""
 
-from __future__ import annotations
+from typing import Any
 
 import numpy as np
 
-from dtree.core.families import FAMILIES, Family, moments_of
-from dtree.core.model import Model
-from dtree.core.priors import DirichletProcess, Prior
-from dtree.hierarchy.bhc import build_tree
-from dtree.kmeans.fit import fit_passes, survey_rows
-from dtree.kmeans.passes import PassSettings, start_state
-from dtree.mcmc.problem import Problem
-from dtree.mcmc.run import begin_chain, run_chain
+from dtree.core.families import FAMILIES, Family
+from dtree.engine.drive import Given, drive
+from dtree.methods import method_named
+from dtree.methods.contract import Method
+
+_ROWS = 24  # enough for a few clusters in several chunks
+_CHUNK_ROWS = 8
 
 
-def warm_kernels(families: list[type[Family]] | None = None, prior: Prior | None = None) -> None:
-    """Run a tiny fit of each family, so that the machine code of its kernels is in the on-disk cache.
+def warm(method: Method, settings: Any) -> None:
+    """Fit a few made-up rows in memory as the settings say, and label them.
 
-    >>> from dtree.core.families import Poisson
-    >>> warm_kernels([Poisson])
+    >>> from dtree.methods.chains import Chains, Settings
+    >>> warm(Chains(), Settings("gibbs", "poisson"))
     """
+    family = getattr(settings, "family", None)
+    d = family.n_features if isinstance(family, Family) else 3
     rng = np.random.default_rng(0)
-    rows = rng.integers(0, 2, size=(24, 3))
-    for family in families or list(FAMILIES.values()):
-        X = rows.astype(np.float64) + (rng.normal(size=rows.shape) if family.value_kind == "real" else 0.0)
-        model = Model(family.defaults(moments_of(X)), prior or DirichletProcess(1.0))
-        survey = survey_rows(X, family, 0, 8, 12)
-        fit = fit_passes(model, X, start_state(model, survey.sample, 0, 24), PassSettings(max_passes=2), chunk_rows=8)
-        build_tree(model, fit.state.statistics)
+    rows = rng.integers(0, 2, size=(_ROWS, d)).astype(np.float64)
+    if method.value_kind(settings) == "real":
+        rows += rng.normal(size=rows.shape)
+    rows[0] = 1.0 - rows[1]  # no column is constant: it would be left out
+    run = drive(method, method.tiny(settings), Given(rows, chunk_bytes=_CHUNK_ROWS * rows[0].nbytes))
+    method.predict(run.fitted(method.Fitted), rows)
 
 
-def warm_chain_kernels(family: type[Family], sampler: str) -> None:
-    """Run a few sweeps of a sampler on tiny data of a family, for the same reason.
+def warm_all() -> None:
+    """The same for fits in passes of every family: for a machine image, or a cluster whose work is not known yet."""
+    method = method_named("bayes-kmeans-bhc")
+    for family in FAMILIES:
+        warm(method, method.Settings(family=family))
 
-    >>> from dtree.core.families import Poisson
-    >>> warm_chain_kernels(Poisson, "gibbs")
-    """
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, 2, size=(24, 3))
-    X = rows.astype(np.float64) + (rng.normal(size=rows.shape) if family.value_kind == "real" else 0.0)
-    model = Model(family.defaults(moments_of(X)), DirichletProcess(1.0))
-    problem = Problem(model, model.atoms(X))
-    for chain in range(2):  # they start differently
-        run_chain(problem, sampler, begin_chain(problem, sampler, 0, chain), 3)
+
+if __name__ == "__main__":
+    warm_all()

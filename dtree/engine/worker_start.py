@@ -1,7 +1,5 @@
 """Loaded by every local worker process when it starts (Dask calls it a preload)."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

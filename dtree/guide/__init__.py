@@ -4,6 +4,7 @@
 | --- | --- |
 | `dtree.guide.families` | what does one cluster of my data look like? |
 | `dtree.guide.methods` | which of the estimators should I take? |
+| `dtree.guide.support` | which family works with which method, and where? |
 | `dtree.guide.clusters` | how many workers and how much memory do I need? |
 | `dtree.guide.results` | what do the numbers in a result and the parts of the report mean? |
 | `dtree.guide.trust` | how do I know that it is right? |

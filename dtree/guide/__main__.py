@@ -1,7 +1,5 @@
 """Build the pages: `python -W error -m dtree.guide OUT` (`make docs`) writes the guide and the API reference as HTML."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

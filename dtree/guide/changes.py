@@ -1,5 +1,18 @@
 """What is new.
 
+## 0.2.0
+
+* One contract for all methods: memory and workers run the same loop and give the same bits; every method can be stopped, resumed, saved,
+  opened, predicted with on workers and reported on. `BHC` and `IncrementalBHC` take `out=` too, and every estimator can be saved.
+* One format of runs with hashes of every array. Runs of 0.1 are not read; the sentence that says so names the command that made them.
+* A family of your own needs `statistics`, `compile` and `log_marginal`, and then has every method, all six variational bounds included.
+* The same words everywhere: `max_passes` is now `max_iter`, `threshold` is `cut` (the old names work in this version, with a warning).
+  `--seed 3` and `random_state=3` give the same answer, for every method.
+* `DPMixtureVB` fits up to `sample_rows` rows (20,000) whole and more in passes, wherever they are.
+* Constant columns are left out by every method when a Gaussian is given by name; `columns_` says which are used.
+* One reader of data: folders of parquet files whatever they are called, labels in text columns everywhere, misspelt files told at once.
+* Mended: `DPMixtureVB` crashed after an accepted escape; a saved probit diffusion tree changed when it was opened; saved models lost names.
+
 ## 0.1.0
 
 The first release.

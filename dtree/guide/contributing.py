@@ -6,12 +6,21 @@
 **Right before fast.** Write the slow, obvious twin in `tests/naive/` first, then the kernel against it. A new method needs a test that would
 fail if the method were wrong: enumeration of all partitions for few rows, an independent value, or a property that must hold for any data.
 
-**The house.** `core <- hierarchy <- kmeans, mcmc, variational, diffusion <- store <- engine <- estimators, reporting <- cli`: each imports what
-stands to its left, never to its right, and `tests/test_architecture.py` holds it. One idea per file, under 400 lines; shapes in docstrings;
-comments say why. Numerical code is pure: arrays in, arrays out, a random generator passed in. Only the engine knows Dask.
+**The house.** `core <- hierarchy, kmeans, mcmc, variational, diffusion <- methods <- data, runs <- engine <- estimators, reporting <- cli`:
+each imports what stands to its left, never to its right, and `tests/test_architecture.py` holds it (data and runs import core only). One
+idea per file, under 400 lines; shapes in docstrings; comments say why. Numerical code is pure: arrays in, arrays out, a random generator
+passed in. Only the engine knows Dask.
 
 **A new family or prior** is one file and one line in a registry, and every method has it. The whole contract is the docstring of
-`dtree/core/families/base.py` or `dtree/core/priors/base.py`; `tests/hierarchy/test_bhc.py` ends with a family defined in forty lines.
+`dtree/core/families/base.py` or `dtree/core/priors/base.py`.
+
+**A new method** is its numerics, one file in `dtree/methods/` and one line in `dtree/methods/__init__.py`: its settings, and how it prepares,
+steps, finishes, predicts and what is to be said of it (`dtree/methods/contract.py`). The loop, commits, resuming, the run's format, workers,
+`predict`, `info` and the report follow. An estimator is one class in `dtree/estimators/`, a command one short file in `dtree/cli/` whose options
+come from the settings. List it in `tests/engine/test_features.py`, and every feature of the engine is tested for it.
+
+**A new sampler** is one file in `dtree/mcmc/` and one line in its registry. **A new format of data** is one file in `dtree/data/formats/` and one
+line there.
 
 **Kernels** are compiled by numba and kept on disk under a hash of all their sources, so touching one file with kernels compiles them all again, once.
 They dispatch on the type of a NamedTuple, release the GIL, return codes instead of raising, and take a NumPy Generator.

@@ -22,7 +22,8 @@ below those of the training rows is unlike all of them:
 >>> bool(model.score_samples([[9.0, -9.0]])[0] < model.score_samples(X).min())
 True
 
-**`predict_proba`** are memberships, averaged over the partitions of the tree for `BHC`.
+**`predict_proba`** (n, k) is the probability of each cluster of `labels_`, given that the row belongs to one of them; the clusters are
+held fixed, so it does not average over partitions. `score_samples` does: its mixture has a part for every node of the tree.
 
 **Chains.** `posterior_` is an xarray DataTree in ArviZ's schema. Look at R-hat (near 1) and the effective sample size before
 anything else; then at the co-clustering matrix, which does not depend on how clusters are numbered.

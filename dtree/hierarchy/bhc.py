@@ -1,30 +1,69 @@
 """Bayesian hierarchical clustering [HG05]: exact greedy agglomeration by marginal likelihood.
 
-At every step the pair with the smallest log d over *all* pairs is merged, ties to the smallest indices. d is not reducible
-(a merge can bring two clusters closer to a third), so nearest-neighbour chains would change the tree and are not used.
+At every step the pair with the smallest log d over *all* pairs is merged, ties to the smallest indices. d is not
+reducible (a merge can bring two clusters closer to a third), so nearest-neighbour chains would change the tree and
+are not used.
 
-What makes it fast and small: the score of a pair never changes while both live, so each pair is scored once, by whichever
-of the two came later (its owner). An owner keeps only its best few partners; when they have all died and the owner may
-still be involved in the next merge, it scores its partners again. That is O(m^2) scores in all and O(m) memory, instead of
-the O(m^2) doubles of a stored score matrix.
+What makes it fast and small: the score of a pair never changes while both live, so each pair is scored once, by
+whichever of the two came later (its owner). An owner keeps only its best few partners; when they have all died and
+the owner may still be involved in the next merge, it scores its partners again. That is O(m^2) scores in all and O(m)
+memory, instead of the O(m^2) doubles of a stored score matrix.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.core.model import Model, log_phi_h
+from dtree.core.model import CompiledModel, Model, log_phi_h
 from dtree.core.progress import report
 from dtree.core.tree import Tree, log_add
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, score_against
 
-_PARTNERS = 12  # how many of its best partners an owner remembers
+_PARTNERS = 12  # how many of its best partners an owner remembers; it decides speed and memory, never the tree
 _MERGES_PER_REPORT = 500
+_MOST_THREADS = 8  # more bring little: the merge loop, which follows, runs in one thread
+_LEAVES_PER_STRIP = 500  # so that a strip takes long enough to be worth a report
+
+
+class Slots(NamedTuple):
+    """The nodes that can still be merged, one in each of the slots 0, 1, ...; m leaves, s statistics."""
+
+    columns: np.ndarray  # (s, m) statistics
+    log_own: np.ndarray  # (m,) log marginal of the node as one cluster
+    log_phi_t: np.ndarray  # (m,)
+    node: np.ndarray  # (m,) number of the node
+    slot_of: np.ndarray  # (2m-1,) slot of every node, -1 for a node that is merged or not made yet
+
+
+class Partners(NamedTuple):
+    """The best partners of every slot, best first."""
+
+    node: np.ndarray  # (m, partners)
+    score: np.ndarray  # (m, partners) log d with each of them
+    held: np.ndarray  # (m,) how many are held
+    complete: np.ndarray  # (m,) whether these are all it ever had
+    head: np.ndarray  # (m,) the first that may still be alive
+
+
+def leaf_slots(model: Model, compiled: CompiledModel, atoms: np.ndarray) -> Slots:
+    """Every atom (m, s) as a leaf in its own slot."""
+    m = atoms.shape[0]
+    columns = np.ascontiguousarray(atoms.T)
+    log_phi_t = model.log_phi_h(atoms)
+    slot_of = np.full(2 * m - 1, -1)
+    slot_of[:m] = np.arange(m)
+    return Slots(columns, log_own_marginals(compiled, log_phi_t, columns[0]), log_phi_t, np.arange(m), slot_of)
+
+
+def no_partners(m: int, capacity: int = _PARTNERS) -> Partners:
+    """Empty lists of partners for m slots."""
+    nodes, scores = np.zeros((m, capacity), dtype=np.int64), np.full((m, capacity), np.inf)
+    held, head = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
+    return Partners(nodes, scores, held, np.zeros(m, dtype=np.bool_), head)
 
 
 @kernel
@@ -47,12 +86,12 @@ def _insert_partner(partners, scores, held, partner, score):
 
 
 @kernel
-def _keep_best(node, start, stop, skip, score, partners, scores):
-    """Fill one owner's lists from score[start:stop]; returns how many are held."""
+def _keep_best(node, stop, skip, score, partners, scores):
+    """Fill one owner's lists from score[:stop]; returns how many are held."""
     held = 0
     worst = np.inf
     capacity = partners.shape[0]
-    for j in range(start, stop):
+    for j in range(stop):
         if score[j] <= worst and j != skip:
             held = _insert_partner(partners, scores, held, node[j], score[j])
             if held == capacity:
@@ -61,35 +100,48 @@ def _keep_best(node, start, stop, skip, score, partners, scores):
 
 
 @kernel
-def score_leaves(model, columns, log_phi_t, node, first, last, step, partners, scores, held, complete):
+def _score_slot(model, slots, partners, slot, stop, row, score):
+    """Score a slot against all others below `stop` and keep its best partners; row (s,) and score (m,) are scratch."""
+    columns = slots.columns
+    for s in range(row.shape[0]):
+        row[s] = columns[s, slot]
+    score_against(model, columns, slots.log_own, slots.log_phi_t, row, slots.log_phi_t[slot], 0, stop, score)
+    partners.held[slot] = _keep_best(slots.node, stop, slot, score, partners.node[slot], partners.score[slot])
+    others = stop - 1 if slot < stop else stop
+    partners.complete[slot] = others <= partners.node.shape[1]
+    partners.head[slot] = 0
+
+
+@kernel
+def score_leaves(model, slots, partners, first, last, step):
     """Each leaf first, first + step, ... below last scores all leaves before it and remembers its best partners."""
-    score = np.empty(columns.shape[1])
-    row = np.empty(columns.shape[0])
-    log_own = log_own_marginals(model, log_phi_t, columns[0])
+    score = np.empty(slots.columns.shape[1])
+    row = np.empty(slots.columns.shape[0])
     for i in range(first, last, step):
-        row[:] = columns[:, i]
-        score_against(model, columns, log_own, log_phi_t, row, log_phi_t[i], 0, i, score)
-        held[i] = _keep_best(node, 0, i, -1, score, partners[i], scores[i])
-        complete[i] = i <= partners.shape[1]
+        _score_slot(model, slots, partners, i, i, row, score)
 
 
 @kernel
-def _move_slot(source, target, columns, log_own, log_phi_t, node, partners, scores, held, complete, head, slot_of):
-    columns[:, target] = columns[:, source]
-    log_own[target] = log_own[source]
-    log_phi_t[target] = log_phi_t[source]
-    node[target] = node[source]
-    partners[target] = partners[source]
-    scores[target] = scores[source]
-    held[target] = held[source]
-    complete[target] = complete[source]
-    head[target] = head[source]
-    slot_of[node[target]] = target
+def _move_slot(slots, partners, source, target):
+    for s in range(slots.columns.shape[0]):
+        slots.columns[s, target] = slots.columns[s, source]
+    slots.log_own[target] = slots.log_own[source]
+    slots.log_phi_t[target] = slots.log_phi_t[source]
+    slots.node[target] = slots.node[source]
+    slots.slot_of[slots.node[target]] = target
+    for at in range(partners.node.shape[1]):
+        partners.node[target, at] = partners.node[source, at]
+        partners.score[target, at] = partners.score[source, at]
+    partners.held[target] = partners.held[source]
+    partners.complete[target] = partners.complete[source]
+    partners.head[target] = partners.head[source]
 
 
 @kernel
-def _best_pair(active, node, partners, scores, held, complete, head, slot_of):
+def _best_pair(slots, partners, active):
     """The slot whose best living pair comes first, and whether it must score its partners again to know."""
+    node, slot_of = slots.node, slots.slot_of
+    partner, scores, held, head = partners.node, partners.score, partners.held, partners.head
     best = -1
     best_score = np.inf
     best_low = 0
@@ -97,17 +149,17 @@ def _best_pair(active, node, partners, scores, held, complete, head, slot_of):
     best_stale = False
     for slot in range(active):
         at = head[slot]
-        while at < held[slot] and slot_of[partners[slot, at]] < 0:
+        while at < held[slot] and slot_of[partner[slot, at]] < 0:
             at += 1
         head[slot] = at
         stale = at == held[slot]
-        if stale and (complete[slot] or held[slot] == 0):
+        if stale and (partners.complete[slot] or held[slot] == 0):
             continue  # it never owned more pairs than these
         score = scores[slot, held[slot] - 1] if stale else scores[slot, at]
         if score > best_score:
             continue
-        low = 0 if stale else min(node[slot], partners[slot, at])
-        high = 0 if stale else max(node[slot], partners[slot, at])
+        low = 0 if stale else min(node[slot], partner[slot, at])
+        high = 0 if stale else max(node[slot], partner[slot, at])
         # A stale owner knows only that its pairs are no better than the last one it held: on a tie it goes first.
         if score < best_score or (low, high) < (best_low, best_high):
             best, best_score, best_low, best_high, best_stale = slot, score, low, high, stale
@@ -115,40 +167,21 @@ def _best_pair(active, node, partners, scores, held, complete, head, slot_of):
 
 
 @kernel
-def merge_some(
-    model,
-    columns,
-    log_own,
-    log_phi_t,
-    node,
-    partners,
-    scores,
-    held,
-    complete,
-    head,
-    slot_of,
-    done,
-    stop,
-    merges,
-    node_log_phi,
-):
-    """Carry out merges done..stop-1; node_log_phi (2m-1, 2) receives log phi_h and log phi_t. Returns a status."""
+def merge_some(model, slots, partners, done, stop, merges, node_log_phi_h):
+    """Carry out merges done..stop-1; merges (m-1, 2) and node_log_phi_h (2m-1,) receive them. Returns a status."""
+    columns, log_phi_t, node, slot_of = slots.columns, slots.log_phi_t, slots.node, slots.slot_of
     m = slot_of.shape[0] // 2 + 1
     score = np.empty(columns.shape[1])
     row = np.empty(columns.shape[0])
     while done < stop:
         active = m - done
-        a, stale = _best_pair(active, node, partners, scores, held, complete, head, slot_of)
+        a, stale = _best_pair(slots, partners, active)
         if a < 0:
             return -1
         if stale:
-            row[:] = columns[:, a]
-            score_against(model, columns, log_own, log_phi_t, row, log_phi_t[a], 0, active, score)
-            held[a] = _keep_best(node, 0, active, a, score, partners[a], scores[a])
-            complete[a] = active - 1 <= partners.shape[1]
-            head[a] = 0
+            _score_slot(model, slots, partners, a, active, row, score)
             continue
-        b = slot_of[partners[a, head[a]]]
+        b = slot_of[partners.node[a, partners.head[a]]]
         merged = m + done
         merges[done, 0] = min(node[a], node[b])
         merges[done, 1] = max(node[a], node[b])
@@ -158,32 +191,27 @@ def merge_some(
             columns[s, a] += columns[s, b]
             row[s] = columns[s, a]
         joined = log_phi_h(model, row)
-        log_own[a] = log_own_marginal(model, joined, row[0])
+        slots.log_own[a] = log_own_marginal(model, joined, row[0])
         log_phi_t[a] = log_add(joined, log_phi_t[a] + log_phi_t[b])
-        node_log_phi[merged, 0] = joined
-        node_log_phi[merged, 1] = log_phi_t[a]
+        node_log_phi_h[merged] = joined
         node[a] = merged
         slot_of[merged] = a
         if b != active - 1:
-            _move_slot(
-                active - 1, b, columns, log_own, log_phi_t, node, partners, scores, held, complete, head, slot_of
-            )
-        active -= 1
-        a = slot_of[merged]
-        score_against(model, columns, log_own, log_phi_t, row, log_phi_t[a], 0, active, score)
-        held[a] = _keep_best(node, 0, active, a, score, partners[a], scores[a])
-        complete[a] = active - 1 <= partners.shape[1]
-        head[a] = 0
+            _move_slot(slots, partners, active - 1, b)
+        _score_slot(model, slots, partners, slot_of[merged], active - 1, row, score)
         done += 1
     return 0
 
 
 def build_tree(
-    model: Model, atoms: np.ndarray, threads: int | None = None, score_pairs: Callable[..., None] | None = None
+    model: Model,
+    atoms: np.ndarray,
+    threads: int | None = None,
+    score_pairs: Callable[[CompiledModel, Slots, Partners], None] | None = None,
 ) -> Tree:
     """The greedy tree over atoms (m, s), whatever the number of threads.
 
-    `score_pairs` may fill the leaves' lists of best partners elsewhere; it takes what `_score_all_leaves` takes.
+    `score_pairs` may fill the leaves' lists of best partners elsewhere.
 
     >>> from dtree.core.families import Poisson
     >>> from dtree.core.priors import DirichletProcess
@@ -194,44 +222,30 @@ def build_tree(
     atoms = np.ascontiguousarray(atoms, dtype=np.float64)
     m = atoms.shape[0]
     compiled = model.compile(atoms.sum(axis=0))
-    node_log_phi = np.empty((2 * m - 1, 2))
-    node_log_phi[:m] = model.log_phi_h(atoms)[:, None]
-    columns = np.ascontiguousarray(atoms.T)
-    log_phi_t = node_log_phi[:m, 1].copy()
-    log_own = log_own_marginals(compiled, log_phi_t, columns[0])
-    node = np.arange(m)
-    slot_of = np.full(2 * m - 1, -1)
-    slot_of[:m] = np.arange(m)
-    partners = np.zeros((m, _PARTNERS), dtype=np.int64)
-    scores = np.full((m, _PARTNERS), np.inf)
-    held, head = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
-    complete = np.zeros(m, dtype=np.bool_)
+    slots, partners = leaf_slots(model, compiled, atoms), no_partners(m)
+    node_log_phi_h = np.empty(2 * m - 1)
+    node_log_phi_h[:m] = slots.log_phi_t
     merges = np.empty((m - 1, 2), dtype=np.int64)
-
-    score_pairs = score_pairs or _score_all_leaves
-    score_pairs(compiled, columns, log_phi_t, node, partners, scores, held, complete, threads)
+    if score_pairs is None:
+        _score_all_leaves(compiled, slots, partners, threads)
+    else:
+        score_pairs(compiled, slots, partners)
     for done in range(0, m - 1, _MERGES_PER_REPORT):
         report("merging", done, m - 1)
         stop = min(done + _MERGES_PER_REPORT, m - 1)
-        status = merge_some(
-            compiled, columns, log_own, log_phi_t, node, partners, scores, held, complete, head, slot_of,
-            done, stop, merges, node_log_phi,
-        )  # fmt: skip
-        if status != 0:
+        if merge_some(compiled, slots, partners, done, stop, merges, node_log_phi_h) != 0:
             raise ValueError("a merge score is not a number: look for values too large or too small for this family")
     report("merging", m - 1, m - 1)
-    return Tree.from_merges(merges, np.rint(model.counts(atoms)), node_log_phi[:, 0])
+    return Tree.from_merges(merges, np.rint(model.counts(atoms)), node_log_phi_h)
 
 
-def _score_all_leaves(compiled, columns, log_phi_t, node, partners, scores, held, complete, threads):  # type: ignore
+def _score_all_leaves(compiled: CompiledModel, slots: Slots, partners: Partners, threads: int | None) -> None:
     """Score all pairs of leaves, rows dealt out in turn so that threads have equal work and answers do not change."""
-    m = columns.shape[1]
-    threads = threads or min(os.cpu_count() or 1, 8)
-    strips = max(threads, m // 500)
-    arguments = (partners, scores, held, complete)
-    done = 0
+    m = slots.node.shape[0]
+    if threads is None:
+        threads = min(os.cpu_count() or 1, _MOST_THREADS)  # the number of cores may be unknown
+    strips = max(threads, m // _LEAVES_PER_STRIP)
     with ThreadPoolExecutor(threads) as pool:
-        strip = lambda first: score_leaves(compiled, columns, log_phi_t, node, first, m, strips, *arguments)  # noqa: E731
-        for _ in pool.map(strip, range(strips)):
-            done += 1
+        scored = pool.map(lambda first: score_leaves(compiled, slots, partners, first, m, strips), range(strips))
+        for done, _ in enumerate(scored, start=1):
             report("scoring pairs", done, strips)

@@ -3,16 +3,16 @@
 `bhc` sums over tree-consistent partitions: log_normaliser + log phi_t(root). The others add partitions with one cluster
 (cross-merge) or one per nested level (nested) that joins two disjoint nodes a, b which are not siblings:
 
-- `alternative` [XHG09 sec. 4]: at each node, one grandchild under its first child (the second, if the first is a leaf)
-  joined with the other child; `alternative_best`: the child whose relocations add more; `alternative_four`: all of them.
+- `alternative` [XHG09 sec. 4]: at each node, one grandchild under its first child (the second, if the first is a
+  leaf) joined with the other child; `alternative_best`: the child whose relocations add more; `alternative_four`: all
+  of them.
 - `cross_merge`: every pair of disjoint non-siblings.
 - `nested`: the same pairs, the subtrees hanging off the two paths summed with their own cross merges.
 
-A non-tree cluster determines its pair (a, b), so no partition is counted twice. [XHG09] Eq. 12 holds only at the root: below
-it the mass must be multiplied by phi_t of everything hanging off the path to the root, and Figure 4's loop includes the root.
+A non-tree cluster determines its pair (a, b), so no partition is counted twice. [XHG09] Eq. 12 holds only at the
+root: below it the mass must be multiplied by phi_t of everything hanging off the path to the root, and Figure 4's
+loop includes the root.
 """
-
-from __future__ import annotations
 
 import math
 import warnings
@@ -58,11 +58,11 @@ def _subtree(left, right, top, limit, nodes):
 
 
 @kernel
-def _cross_sum(model, statistics, left, right, node, log_inside, log_cross_scale, limit):
+def _cross_sum(model, statistics, left, right, node, log_inside, limit):
     """Log of the sum over pairs (a under left, b under right) of `node`, (left, right) itself left out.
 
-    Each pair adds phi_h(a u b) times what hangs off the two paths inside `node`: log_inside[a] is the log of that product
-    from a up to the child of `node`.
+    Each pair adds phi_h(a u b) times what hangs off the two paths inside `node`: log_inside[a] is the log of that
+    product from a up to the child of `node`.
     """
     m = left.shape[0] + 1
     l, r = left[node - m], right[node - m]
@@ -84,7 +84,7 @@ def _cross_sum(model, statistics, left, right, node, log_inside, log_cross_scale
             if i == 0 and j == 0:
                 continue
             total = log_add(total, out[j] + log_inside[a] + log_inside[below_r[j]])
-    return total + log_cross_scale
+    return total
 
 
 @kernel
@@ -99,21 +99,15 @@ def _push_inside(left, right, node, log_left, log_right, log_inside, members):
             log_inside[members[i]] += gained
 
 
-def _pairs_at_nodes(tree: Tree, limit: int) -> np.ndarray:
-    below = np.ones(2 * tree.n_leaves - 1, dtype=np.int64)
-    for i in range(tree.n_leaves - 1):
-        below[tree.n_leaves + i] = 1 + below[tree.left[i]] + below[tree.right[i]]
-    below = np.minimum(below, limit)
-    return below[tree.left] * below[tree.right]
-
-
 def _limit_within(tree: Tree, budget: int) -> int:
     """How many nodes of each subtree may take part so that all pairs stay within the budget.
 
     Nodes nearest the merge come first: that is where the missing mass sits.
     """
     limit = 2 * tree.n_leaves
-    while limit > 2 and _pairs_at_nodes(tree, limit).sum() > budget:
+    nodes = 2 * tree.leaf_counts() - 1  # below each node, itself included
+    left, right = nodes[tree.left], nodes[tree.right]
+    while limit > 2 and np.minimum(left, limit) @ np.minimum(right, limit) > budget:
         limit = limit // 2
     if limit < 2 * tree.n_leaves:
         warnings.warn(
@@ -141,14 +135,10 @@ def _alternatives(tree: Tree, model: Model, statistics: np.ndarray) -> dict[str,
     up = _log_up(tree, tree.log_phi_t)
     by_child = np.full((m - 1, 2), -np.inf)  # relocating under the first and the second child
     rows, where, scale = [], [], []
+    children = np.stack([tree.merges, tree.merges[:, ::-1]], axis=1)  # (m-1, 2, 2) of each fork, in both orders
     for i in range(m - 1):
-        for side, (inner, other) in enumerate(((tree.left[i], tree.right[i]), (tree.right[i], tree.left[i]))):
-            if inner < m:
-                continue
-            for moved, stays in (
-                (tree.left[inner - m], tree.right[inner - m]),
-                (tree.right[inner - m], tree.left[inner - m]),
-            ):
+        for side, (inner, other) in enumerate(children[i]):
+            for moved, stays in children[inner - m] if inner >= m else ():
                 rows.append(statistics[moved] + statistics[other])
                 where.append((i, side))
                 scale.append(tree.log_phi_t[stays] + up[m + i])
@@ -163,35 +153,24 @@ def _alternatives(tree: Tree, model: Model, statistics: np.ndarray) -> dict[str,
     }
 
 
-def _cross_merge(tree: Tree, compiled: Any, statistics: np.ndarray, limit: int) -> float:
-    """Log of the mass of all pairs of disjoint non-siblings."""
-    m = tree.n_leaves
-    up = _log_up(tree, tree.log_phi_t)
-    log_inside = np.zeros(2 * m - 1)
-    members = np.empty(2 * m, dtype=np.int64)
-    total = -np.inf
-    for node in range(m, 2 * m - 1):
-        report("cross merges", node - m, m - 1)
-        l, r = tree.left[node - m], tree.right[node - m]
-        cross = _cross_sum(compiled, statistics, tree.left, tree.right, node, log_inside, up[node], limit)
-        total = np.logaddexp(total, cross)
-        _push_inside(tree.left, tree.right, node, tree.log_phi_t[l], tree.log_phi_t[r], log_inside, members)
-    return float(total)
+def _cross_merges(
+    tree: Tree, compiled: Any, statistics: np.ndarray, limit: int, nested: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log mass (m-1,) of the pairs under each internal node, and log phi (2m-1,) of what hangs off their paths.
 
-
-def _nested(tree: Tree, compiled: Any, statistics: np.ndarray, limit: int) -> float:
-    """log PHI(root) by the nested recursion."""
+    That is log phi_t, or when `nested` log PHI, in which a subtree is summed with its own cross merges.
+    """
     m = tree.n_leaves
-    log_phi = tree.log_phi_h.copy()
-    log_inside = np.zeros(2 * m - 1)
+    log_phi = tree.log_phi_h.copy() if nested else tree.log_phi_t
+    log_cross, log_inside = np.empty(m - 1), np.zeros(2 * m - 1)
     members = np.empty(2 * m, dtype=np.int64)
-    for node in range(m, 2 * m - 1):
-        report("nested merges", node - m, m - 1)
-        l, r = tree.left[node - m], tree.right[node - m]
-        cross = _cross_sum(compiled, statistics, tree.left, tree.right, node, log_inside, 0.0, limit)
-        log_phi[node] = np.logaddexp(np.logaddexp(log_phi[node], log_phi[l] + log_phi[r]), cross)
-        _push_inside(tree.left, tree.right, node, log_phi[l], log_phi[r], log_inside, members)
-    return float(log_phi[-1])
+    for i, (l, r) in enumerate(tree.merges):
+        report("nested merges" if nested else "cross merges", i, m - 1)
+        log_cross[i] = _cross_sum(compiled, statistics, tree.left, tree.right, m + i, log_inside, limit)
+        if nested:
+            log_phi[m + i] = np.logaddexp(np.logaddexp(log_phi[m + i], log_phi[l] + log_phi[r]), log_cross[i])
+        _push_inside(tree.left, tree.right, m + i, log_phi[l], log_phi[r], log_inside, members)
+    return log_cross, log_phi
 
 
 def tree_bounds(tree: Tree, model: Model, atoms: np.ndarray, budget: int = DEFAULT_BUDGET) -> dict[str, float]:
@@ -204,8 +183,10 @@ def tree_bounds(tree: Tree, model: Model, atoms: np.ndarray, budget: int = DEFAU
     bounds = {"bhc": root}
     for key, log_mass in _alternatives(tree, model, statistics).items():
         bounds[key] = float(np.logaddexp(root, log_mass))
-    bounds["cross_merge"] = float(np.logaddexp(root, _cross_merge(tree, compiled, statistics, limit)))
-    bounds["nested"] = _nested(tree, compiled, statistics, limit)
+    log_cross, _ = _cross_merges(tree, compiled, statistics, limit, nested=False)
+    log_cross += _log_up(tree, tree.log_phi_t)[tree.n_leaves :]
+    bounds["cross_merge"] = float(np.logaddexp(root, np.logaddexp.reduce(log_cross)))
+    bounds["nested"] = float(_cross_merges(tree, compiled, statistics, limit, nested=True)[1][-1])
     if not all(math.isfinite(value) for value in bounds.values()):
         raise ValueError("a bound is not a finite number: look for values too large for this family")
     return {key: value + normaliser for key, value in bounds.items()}

@@ -1,12 +1,11 @@
 """Models for someone who sets nothing: hyperparameters chosen by the evidence.
 
-How tight a cluster is, relative to the spread of the data, is the one delicate choice. For several assumed within-cluster
-shares of the variance a tree is grown on (a subsample of) the data, the family is refined on it where it knows how
-(`Family.refined`), alpha follows, and the model with the highest bound wins. Everything is relative to the data's own
-moments, so shifting or rescaling the data, or any affine map for the full Gaussian, changes no tree and no label.
+How tight a cluster is, relative to the spread of the data, is the one delicate choice. For several assumed
+within-cluster shares of the variance a tree is grown on (a subsample of) the data, the family is refined on it where
+it knows how (`Family.refined`), alpha follows, and the model with the highest bound wins. Everything is relative to
+the data's own moments, so shifting or rescaling the data, or any affine map for the full Gaussian, changes no tree
+and no label.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import replace
@@ -14,29 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtree.core.families import FAMILIES, Family, Moments, moments_of
+from dtree.core.families import Family, Moments, family_type, moments_of
 from dtree.core.model import Model
-from dtree.core.priors import PRIORS, Prior
+from dtree.core.priors import Prior, prior_of
 from dtree.core.progress import report
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.hyperparameters import improve_on_tree, log_bound
 from dtree.hierarchy.statistics import node_statistics
 
-_SHARES = (0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)
+_SHARES = (0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)  # of the variance within clusters: from one blob to tight ones
 _STARTS_REFINED = 3  # the most promising shares, on which the family is refined
-_ROUNDS = 6
+_ROUNDS = 6  # at most: a climb ends as soon as the bound rises no more
 _STEPS_PER_ROUND = 3
-_LARGEST_SUBSAMPLE = 500
+_LARGEST_SUBSAMPLE = 500  # rows: the cost of every tree grown while choosing is quadratic in them
 _SUBSAMPLE_WORK = 3e9  # n^2 d^3 of the trees grown while choosing
 _WIDE_WORK = 5e8  # n^2 d where the work is not cubic in d: 200 rows of 12,500 words
-
-
-def named(registry: dict[str, Any], name: str, what: str) -> Any:
-    """The class registered under a name, or one sentence that lists the names."""
-    if name not in registry:
-        raise ValueError(f"unknown {what} {name!r}: choose one of {', '.join(sorted(registry))}")
-    return registry[name]
 
 
 def choose_model(
@@ -57,17 +49,17 @@ def choose_model(
     """
     if isinstance(family, Family) and isinstance(prior, Prior):
         return Model(family, prior)
-    start_prior = named(PRIORS, prior, "prior")() if isinstance(prior, str) else prior
+    start_prior = prior_of(prior)
     if isinstance(family, Family):
         candidates = [family]
     else:
-        kind = named(FAMILIES, family, "family")
+        kind = family_type(family)
         if moments is None:
             moments = moments_of(X, kind.needs_covariance, sample_weight)
         if moments.rows < 2:
             raise ValueError(
-                "X has 1 sample (one row), from which no scale can be learned; give at least 2 rows, or a family object "
-                "with its hyperparameters"
+                "X has 1 sample (one row), from which no scale can be learned; give at least 2 rows, or a family "
+                "object with its hyperparameters"
             )
         candidates = [kind.defaults(moments, share) for share in _SHARES]
     rows = _subsample(X.shape[0], candidates[0].n_features, candidates[0].needs_covariance, seed)
@@ -131,7 +123,7 @@ def _climb(best: _Fit, atoms: np.ndarray, learn_prior: bool) -> _Fit:
 def _refine(model: Model, tree: Tree, atoms: np.ndarray) -> Model:
     statistics = node_statistics(tree, atoms)
     for _ in range(_STEPS_PER_ROUND):
-        on_tree = Tree.from_merges(tree.merges, tree.size[: tree.n_leaves], model.log_phi_h(statistics))
+        on_tree = tree.with_potentials(model.log_phi_h(statistics))
         family = model.family.refined(statistics, np.exp(on_tree.log_omega))
         if family is model.family:
             break
@@ -140,6 +132,5 @@ def _refine(model: Model, tree: Tree, atoms: np.ndarray) -> Model:
 
 
 def _score(tree: Tree, model: Model, atoms: np.ndarray, learn_prior: bool) -> float:
-    return log_bound(tree, model, float(model.counts(atoms).sum())) + (
-        model.prior.log_hyperprior()[0] if learn_prior else 0.0
-    )
+    log_hyperprior = model.prior.log_hyperprior()[0] if learn_prior else 0.0
+    return log_bound(tree, model, float(model.counts(atoms).sum())) + log_hyperprior

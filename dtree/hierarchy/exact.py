@@ -1,20 +1,15 @@
 """Exact evidence of small data by summing over all partitions.
 
-Two independent ways: enumeration of partitions (n <= 10) and the subset recursion
-f(S) = sum over T inside S that hold the first row of S of phi_h(T) f(S without T), O(3^n) (n <= 14).
+By the subset recursion f(S) = sum over T inside S that hold the first row of S of phi_h(T) f(S without T), O(3^n).
 """
-
-from __future__ import annotations
 
 import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.model import Model
-from dtree.core.partition import all_partitions, clusters_of
 from dtree.core.tree import log_add
 
-LARGEST_ENUMERATION = 10
-LARGEST_RECURSION = 14
+LARGEST_RECURSION = 14  # rows: 3^14 is five million terms, a moment
 
 
 @kernel
@@ -54,15 +49,3 @@ def log_evidence_by_recursion(model: Model, atoms: np.ndarray) -> float:
         )
     count = float(model.counts(atoms).sum())
     return float(_sum_subsets(log_phi_h_of_subsets(model, atoms))) + model.prior.log_normaliser(count)
-
-
-def log_posterior_by_enumeration(model: Model, atoms: np.ndarray) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Every partition, its log posterior probability, and the exact log evidence, for at most 10 atoms."""
-    if atoms.shape[0] > LARGEST_ENUMERATION:
-        raise ValueError(f"enumeration is possible for at most {LARGEST_ENUMERATION} rows, not {atoms.shape[0]}")
-    log_phi_h = log_phi_h_of_subsets(model, atoms)
-    partitions = list(all_partitions(atoms.shape[0]))
-    log_joint = np.array([sum(log_phi_h[sum(1 << i for i in c)] for c in clusters_of(p)) for p in partitions])
-    log_sum = float(np.logaddexp.reduce(log_joint))
-    evidence = log_sum + model.prior.log_normaliser(float(model.counts(atoms).sum()))
-    return partitions, log_joint - log_sum, evidence

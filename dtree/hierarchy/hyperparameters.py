@@ -1,11 +1,10 @@
 """Learning hyperparameters by climbing the evidence bound of a tree.
 
-For a fixed tree the root bound is differentiable: d log phi_t = r d log phi_h + (1-r)(d log phi_t(l) + d log phi_t(r)), so
-its gradient is sum_k omega_k d log phi_h(k). As in [HG05] the tree given the hyperparameters and the hyperparameters given
-the tree are improved in turn until the bound stops rising; a step that would lower it is not taken.
+For a fixed tree the root bound is differentiable: d log phi_t = r d log phi_h + (1-r)(d log phi_t(l) + d log
+phi_t(r)), so its gradient is sum_k omega_k d log phi_h(k). As in [HG05] the tree given the hyperparameters and the
+hyperparameters given the tree are improved in turn until the bound stops rising; a step that would lower it is not
+taken.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from scipy.optimize import minimize
 
 from dtree.core.model import Model
 from dtree.core.progress import report
-from dtree.core.tree import Tree, sum_over_partitions
+from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.statistics import node_statistics
 
@@ -36,24 +35,19 @@ def log_bound(tree: Tree, model: Model, count: float) -> float:
 
 
 def bound_and_gradient(
-    tree: Tree,
-    model: Model,
-    statistics: np.ndarray,
-    prior_only: bool = False,
-    log_marginals: np.ndarray | None = None,
+    tree: Tree, model: Model, statistics: np.ndarray, prior_only: bool = False, log_marginals: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
     """The bound of a fixed tree under another model, and its gradient over prior then family parameters.
 
-    `statistics` (2m-1, s) are those of the nodes; a coarsened model's are coarsened. Who varies the prior alone may give
-    their log marginals, which then stay the same.
+    `statistics` (2m-1, s) are those of the nodes; a coarsened model's are coarsened. Who varies the prior alone may
+    give their log marginals, which then stay the same.
     """
     counts = model.counts(statistics)
     if log_marginals is None:
         log_phi_h = model.log_phi_h(statistics)
     else:
         log_phi_h = model.prior.log_kappa(counts) + log_marginals
-    log_phi_t = sum_over_partitions(tree.left, tree.right, log_phi_h)
-    moved = Tree(tree.left, tree.right, tree.size, log_phi_h, log_phi_t)
+    moved = tree.with_potentials(log_phi_h)
     omega = np.exp(moved.log_omega)
     gradient = model.prior.gradient(counts, omega) + model.prior.normaliser_gradient(counts[-1])
     if not prior_only:
@@ -109,12 +103,11 @@ def learn(model: Model, atoms: np.ndarray, rounds: int = 20, tolerance: float = 
         report("learning hyperparameters", done, rounds)
         candidate = improve_on_tree(model, tree, atoms)
         grown = build_tree(candidate, atoms)
-        on_old_tree = bound_and_gradient(tree, candidate, node_statistics(tree, atoms))[0]
-        bound = log_bound(grown, candidate, count)
-        if bound < on_old_tree:  # the greedy tree of better hyperparameters may itself be worse: keep the old one
-            statistics = node_statistics(tree, atoms)
-            grown = Tree.from_merges(tree.merges, tree.size[: tree.n_leaves], candidate.log_phi_h(statistics))
-            bound = on_old_tree
+        bound, statistics = log_bound(grown, candidate, count), node_statistics(tree, atoms)
+        on_tree = tree.with_potentials(candidate.log_phi_h(statistics))
+        on_tree_bound = log_bound(on_tree, candidate, candidate.counts(statistics)[-1])
+        if bound < on_tree_bound:  # the greedy tree of better hyperparameters may itself be worse: keep the old one
+            grown, bound = on_tree, on_tree_bound
         if not bound > trace[-1] + tolerance:
             break
         model, tree = candidate, grown

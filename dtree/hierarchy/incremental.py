@@ -3,9 +3,9 @@
 A forest of binary trees grows by one atom (or one subtree) at a time:
 
 1. the atom goes to the tree with the smallest dissimilarity d, or opens a tree of its own when every d exceeds 1;
-2. SeqInsert walks down from that tree's root: at a node with children l, r it stops on top of the node when d(l, r) is the
-   smallest of d(l, r), d(l, x), d(r, x), and otherwise goes into the child with the smaller d. (The text of [LC15] says
-   that x goes into t_r when d(l, x) is the smallest; that is a misprint.)
+2. SeqInsert walks down from that tree's root: at a node with children l, r it stops on top of the node when d(l, r) is
+   the smallest of d(l, r), d(l, x), d(r, x), and otherwise goes into the child with the smaller d. (The text of [LC15]
+   says that x goes into t_r when d(l, x) is the smallest; that is a misprint.)
 3. potentials are updated from there to the root; at the lowest node where d exceeds 1 the tree is cut, that node and
    everything above it dissolved, and the pieces are inserted again, bottom-up.
 
@@ -14,8 +14,6 @@ With `noisy` the atom is put on top of its tree and nothing is ever cut: the rou
 The pool is columns with a free list; a kernel that runs out of room says so and the Python side grows it. Whatever is
 inserted is a node with statistics, so a point, a weighted atom and a whole subtree go the same way.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -31,13 +29,15 @@ NONE = -1
 _LOG_2 = math.log(2.0)
 # Entries of Pool.meta
 USED, FREE, ROOTS, HEAD, WAITING, CUTS_LEFT, LEAVES = range(7)
+# Columns of Pool with one entry for every node
+NODE_COLUMNS = ("parent", "left", "right", "atom", "statistics", "log_phi_h", "log_phi_t", "leaves", "slot")
 
 
 class Pool(NamedTuple):
     """Columns of a forest under construction; a node is a row number, NONE = -1.
 
-    `parent` threads the free list through unused nodes. Roots are listed in slots 0..meta[ROOTS]-1 with their statistics
-    as columns, so that one batched verb scores an atom against all of them.
+    `parent` threads the free list through unused nodes. Roots are listed in slots 0..meta[ROOTS]-1 with their
+    statistics as columns, so that one batched verb scores an atom against all of them.
     """
 
     parent: np.ndarray  # (capacity,)
@@ -54,32 +54,22 @@ class Pool(NamedTuple):
     scores: np.ndarray  # (root_capacity,) scratch
     merged: np.ndarray  # (s,) scratch
     queue: np.ndarray  # (capacity,) scratch: nodes that wait for insertion
-    meta: (
-        np.ndarray
-    )  # (7,) nodes ever used, head of the free list, roots, the queue's head and length, cuts left, leaves
+    meta: np.ndarray  # (7,) the numbers named above: nodes ever used, head of the free list, and so on
 
 
 def empty_pool(s: int, capacity: int, root_capacity: int) -> Pool:
     """A pool without nodes for statistics of s columns."""
-
-    def nothing(n: int) -> np.ndarray:
-        return np.full(n, NONE, dtype=np.int64)
-
+    names = ("parent", "left", "right", "atom", "slot", "queue")
     return Pool(
-        parent=nothing(capacity),
-        left=nothing(capacity),
-        right=nothing(capacity),
-        atom=nothing(capacity),
+        **{name: np.full(capacity, NONE, dtype=np.int64) for name in names},
         statistics=np.zeros((capacity, s)),
         log_phi_h=np.zeros(capacity),
         log_phi_t=np.zeros(capacity),
         leaves=np.zeros(capacity, dtype=np.int64),
-        slot=nothing(capacity),
-        root=nothing(root_capacity),
+        root=np.full(root_capacity, NONE, dtype=np.int64),
         root_statistics=np.zeros((s, root_capacity)),
         scores=np.zeros(root_capacity),
         merged=np.zeros(s),
-        queue=nothing(capacity),
         meta=np.array([0, NONE, 0, 0, 0, 0, 0], dtype=np.int64),
     )
 
@@ -88,7 +78,7 @@ def grown_pool(pool: Pool, capacity: int, root_capacity: int) -> Pool:
     """A copy with more room; never smaller than it is."""
     old, old_roots = pool.parent.shape[0], pool.root.shape[0]
     new = empty_pool(pool.merged.shape[0], max(capacity, old), max(root_capacity, old_roots))
-    for name in ("parent", "left", "right", "atom", "statistics", "log_phi_h", "log_phi_t", "leaves", "slot"):
+    for name in NODE_COLUMNS:
         getattr(new, name)[:old] = getattr(pool, name)
     new.root[:old_roots] = pool.root
     new.root_statistics[:, :old_roots] = pool.root_statistics
@@ -101,7 +91,7 @@ def grown_pool(pool: Pool, capacity: int, root_capacity: int) -> Pool:
 
 @kernel
 def copy_row(source, i, target, j):
-    """target[j] = source[i], written as a loop: assigning slices takes numba seconds to compile, everywhere it occurs."""
+    """target[j] = source[i], as a loop: assigning slices takes numba seconds to compile, everywhere it occurs."""
     for s in range(source.shape[1]):
         target[j, s] = source[i, s]
 
@@ -140,7 +130,6 @@ def add_leaf(model, pool, statistics, atom):
     node = take_node(pool)
     pool.meta[LEAVES] += 1
     pool.atom[node] = atom
-    pool.leaves[node] = 1
     for s in range(statistics.shape[0]):
         pool.statistics[node, s] = statistics[s]
     pool.log_phi_h[node] = log_phi_h(model, statistics)
@@ -173,10 +162,7 @@ def close_tree(pool, node):
     pool.meta[ROOTS] = last
     pool.slot[node] = NONE
     if slot != last:
-        pool.root[slot] = pool.root[last]
-        pool.slot[pool.root[slot]] = slot
-        for s in range(pool.merged.shape[0]):
-            pool.root_statistics[s, slot] = pool.root_statistics[s, last]
+        write_root(pool, slot, pool.root[last])
 
 
 @kernel
@@ -243,24 +229,44 @@ def sequential_position(model, pool, node, root):
 
 
 @kernel
+def link(pool, node, a, b):
+    """Make a and b the children of a node."""
+    pool.left[node] = a
+    pool.right[node] = b
+    pool.parent[a] = node
+    pool.parent[b] = node
+
+
+@kernel
+def sibling_of(pool, node):
+    """The other child of a node's parent."""
+    above = pool.parent[node]
+    return pool.right[above] if pool.left[above] == node else pool.left[above]
+
+
+@kernel
+def replace_below(pool, above, old, new):
+    """Let `new` stand where `old` stood below a node, or at the top when `above` is NONE."""
+    pool.parent[new] = above
+    if above == NONE:
+        return
+    if pool.left[above] == old:
+        pool.left[above] = new
+    else:
+        pool.right[above] = new
+
+
+@kernel
 def put_on_top(pool, at, node):
     """A new parent for `at` and `node`, in the place of `at`. Potentials are left to `refresh`."""
     joint = take_node(pool)
-    above = pool.parent[at]
-    pool.left[joint] = at
-    pool.right[joint] = node
-    pool.parent[joint] = above
-    pool.parent[at] = joint
-    pool.parent[node] = joint
-    if above == NONE:
-        slot = pool.slot[at]
+    replace_below(pool, pool.parent[at], at, joint)
+    link(pool, joint, at, node)
+    slot = pool.slot[at]
+    if slot != NONE:
         pool.slot[at] = NONE
         pool.root[slot] = joint
         pool.slot[joint] = slot
-    elif pool.left[above] == at:
-        pool.left[above] = joint
-    else:
-        pool.right[above] = joint
     return joint
 
 
@@ -268,8 +274,8 @@ def put_on_top(pool, at, node):
 def refresh_to_root(model, pool, node, cutting):
     """Refresh a new node and all above it; returns the lowest whose d has risen above 1 when `cutting`, else NONE.
 
-    A node that stood at d > 1 before (rebalancing may leave such nodes) is not cut for it. Above a node that will be cut
-    nothing is refreshed: those nodes are about to be dissolved.
+    A node that stood at d > 1 before (rebalancing may leave such nodes) is not cut for it. Above a node that will be
+    cut nothing is refreshed: those nodes are about to be dissolved.
     """
     at = node
     root = node
@@ -302,7 +308,7 @@ def dissolve(pool, node):
             close_tree(pool, node)
             give_back(pool, node)
             return
-        other = pool.right[above] if pool.left[above] == node else pool.left[above]
+        other = sibling_of(pool, node)
         pool.parent[other] = NONE
         enqueue(pool, other)
         give_back(pool, node)

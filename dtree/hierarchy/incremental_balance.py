@@ -1,21 +1,23 @@
 """Keeping the trees of incremental BHC shallow.
 
-Inside a homogeneous cluster SeqInsert as printed puts most atoms near the top, since d(l, r) of two large children is far
-below d(l, x): trees grow into chains, and updating the path to the root costs as much as the cluster is large. As in
-scapegoat trees, when an insertion ends too deep the lowest ancestor that is too deep for its number of leaves is rebuilt:
-the subtrees hanging off its heavy path stay whole, and the path itself becomes a weight-balanced tree over them. Nodes of
-the rebuilt path may have d > 1 (two outliers of the cluster side by side); such a node is not a reason to cut the tree.
+Inside a homogeneous cluster SeqInsert as printed puts most atoms near the top, since d(l, r) of two large children is
+far below d(l, x): trees grow into chains, and updating the path to the root costs as much as the cluster is large. As
+in scapegoat trees, when an insertion ends too deep the lowest ancestor that is too deep for its number of leaves is
+rebuilt: the subtrees hanging off its heavy path stay whole, and the path itself becomes a weight-balanced tree over
+them. Nodes of the rebuilt path may have d > 1 (two outliers of the cluster side by side); such a node is not a reason
+to cut the tree.
 """
-
-from __future__ import annotations
 
 import math
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.hierarchy.incremental import NONE, refresh
+from dtree.core.search import first_at_or_after
+from dtree.hierarchy.incremental import NONE, link, refresh
 
+# A tree of n leaves may be this much deeper than 2 log2(n), twice the depth of a balanced one, before it is rebuilt:
+# small trees are left as they are, and rebuilding stays rare.
 _DEPTH_PER_DOUBLING = 2.0
 _FREE_DEPTH = 8
 
@@ -37,40 +39,22 @@ def _scapegoat(pool, node):
 @kernel
 def _heavy_path(pool, top):
     """The internal nodes of the path from `top` that always takes the child with more leaves, `top` first."""
+    path = np.empty(pool.leaves[top], dtype=np.int64)
     length = 0
     at = top
     while pool.left[at] != NONE:
+        path[length] = at
         length += 1
         a, b = pool.left[at], pool.right[at]
         at = a if pool.leaves[a] >= pool.leaves[b] else b
-    path = np.empty(length, dtype=np.int64)
-    at = top
-    for step in range(length):
-        path[step] = at
-        a, b = pool.left[at], pool.right[at]
-        at = a if pool.leaves[a] >= pool.leaves[b] else b
-    return path
-
-
-@kernel
-def _link(pool, node, a, b):
-    pool.left[node] = a
-    pool.right[node] = b
-    pool.parent[a] = node
-    pool.parent[b] = node
+    return path[:length]
 
 
 @kernel
 def _most_even_split(prefix, low, high):
     """Where to cut the pieces low..high-1 so that both sides hold about as many leaves."""
     target = 0.5 * (prefix[low] + prefix[high])
-    first, last = low + 1, high - 1
-    while first < last:
-        middle = (first + last) // 2
-        if prefix[middle] < target:
-            first = middle + 1
-        else:
-            last = middle
+    first = first_at_or_after(prefix, low + 1, high - 1, target)
     if first > low + 1 and target - prefix[first - 1] < prefix[first] - target:
         first -= 1
     return first
@@ -109,7 +93,7 @@ def rebalance_above(model, pool, node):
             low[made], high[made] = cut, high[step]
             children = (children[0], path[made])
             made += 1
-        _link(pool, path[step], children[0], children[1])
+        link(pool, path[step], children[0], children[1])
     for step in range(count - 1, -1, -1):
         refresh(model, pool, path[step])
     at = pool.parent[top]

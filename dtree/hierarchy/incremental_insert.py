@@ -1,7 +1,5 @@
 """The insertion loop of incremental BHC: atoms and cut-off pieces enter the forest through one queue."""
 
-from __future__ import annotations
-
 from dtree.core.jit import kernel
 from dtree.hierarchy.incremental import (
     CUTS_LEFT,

@@ -5,13 +5,12 @@
 omega_k is the posterior probability that node k is a cluster. The sum printed in [HG05] leaves out the weights
 n_k / (n + alpha) and the new cluster, and does not integrate to one.
 
-For a normalised generalised gamma process the weights are E[(u/n) kappa(n_k + 1, u) / kappa(n_k, u)] and
-E[(u/n) kappa(1, u)] over the posterior of u; normalising them at a fixed u [LC15 Eq. 6] is right for the Dirichlet process
+For a normalised generalised gamma process the weights are E[(u/n) kappa(n_k + 1, u) / kappa(n_k, u)] and E[(u/n)
+kappa(1, u)] over the posterior of u; normalising them at a fixed u [LC15 Eq. 6] is right for the Dirichlet process
 only. Given the tree, that posterior is one-dimensional and is integrated by quadrature.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,11 @@ from scipy.special import logsumexp
 from dtree.core.families import Family
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
-from dtree.core.tree import Tree, sum_over_partitions
+from dtree.core.tree import Tree
 
 _NEGLIGIBLE = 1e-14  # total weight of the nodes that may be left out of the mixture
-_ROWS_PER_BLOCK = 4096
-_QUADRATURE_NODES = 129
+_ROWS_PER_BLOCK = 4096  # so that (rows, clusters) matrices stay small
+_QUADRATURE_NODES = 129  # over the likely range of log u, where its density is smooth
 
 
 def mixture_weights(tree: Tree, model: Model) -> tuple[np.ndarray, float]:
@@ -46,14 +45,9 @@ def _weights_over_u(tree: Tree, prior: GeneralizedGamma, sizes: np.ndarray) -> t
 
     def tree_at(log_u: float) -> tuple[GeneralizedGamma, Tree, float]:
         at = GeneralizedGamma(prior.alpha, prior.sigma, float(np.exp(log_u)))
-        log_phi_h = log_marginal + at.log_kappa(sizes)
-        log_phi_t = sum_over_partitions(tree.left, tree.right, log_phi_h)
+        tree_u = tree.with_potentials(log_marginal + at.log_kappa(sizes))
         # p(X, u) du = p(X, u) u d(log u); the additional u is the Jacobian.
-        return (
-            at,
-            Tree(tree.left, tree.right, tree.size, log_phi_h, log_phi_t),
-            (log_phi_t[-1] + at.log_normaliser(n) + log_u),
-        )
+        return at, tree_u, tree_u.log_phi_t[-1] + at.log_normaliser(n) + log_u
 
     coarse = np.linspace(-20.0, 20.0, 161) + np.log(n)
     log_density = np.array([tree_at(x)[2] for x in coarse])
@@ -80,6 +74,12 @@ def heaviest_nodes(log_weights: np.ndarray) -> np.ndarray:
     return np.sort(order[~light])
 
 
+def by_blocks(function: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
+    """function(X), an entry or a row for each row of X, computed for some rows at a time."""
+    starts = range(0, max(X.shape[0], 1), _ROWS_PER_BLOCK)
+    return np.concatenate([function(X[start : start + _ROWS_PER_BLOCK]) for start in starts])
+
+
 def log_mixture_density(
     family: Family, X: Any, statistics: np.ndarray, log_weights: np.ndarray, log_new: float
 ) -> np.ndarray:
@@ -87,21 +87,17 @@ def log_mixture_density(
     empty = np.zeros((1, statistics.shape[1]))
     everything = np.vstack([statistics, empty])
     log_all = np.append(log_weights, log_new)
-    out = np.empty(X.shape[0])
-    for start in range(0, X.shape[0], _ROWS_PER_BLOCK):
-        block = X[start : start + _ROWS_PER_BLOCK]
-        out[start : start + _ROWS_PER_BLOCK] = logsumexp(family.log_predictive_of(block, everything) + log_all, axis=1)
-    return out
+    return by_blocks(lambda block: logsumexp(family.log_predictive_of(block, everything) + log_all, axis=1), X)
 
 
 def log_membership(family: Family, X: Any, statistics: np.ndarray, log_sizes: np.ndarray) -> np.ndarray:
     """Log probability (n, k) that each row belongs to each of the clusters (k, s), given that it is in one of them."""
-    out = np.empty((X.shape[0], statistics.shape[0]))
-    for start in range(0, X.shape[0], _ROWS_PER_BLOCK):
-        block = X[start : start + _ROWS_PER_BLOCK]
+
+    def normalised(block: Any) -> np.ndarray:
         log_joint = family.log_predictive_of(block, statistics) + log_sizes
-        out[start : start + _ROWS_PER_BLOCK] = log_joint - logsumexp(log_joint, axis=1, keepdims=True)
-    return out
+        return log_joint - logsumexp(log_joint, axis=1, keepdims=True)
+
+    return by_blocks(normalised, X)
 
 
 def log_cluster_weights(model: Model, sizes: np.ndarray) -> np.ndarray:

@@ -1,10 +1,8 @@
 """Dendrogram purity, the measure of [HG05]: how well a tree keeps classes together, exactly.
 
-Pick a leaf uniformly among those whose class has at least two members, then another leaf of its class uniformly; take the
-smallest subtree that holds both and the fraction of its leaves in that class. The purity is the mean.
+Pick a leaf uniformly among those whose class has at least two members, then another leaf of its class uniformly; take
+the smallest subtree that holds both and the fraction of its leaves in that class. The purity is the mean.
 """
-
-from __future__ import annotations
 
 from typing import Any
 

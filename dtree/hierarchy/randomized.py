@@ -1,10 +1,8 @@
 """Randomised BHC (Heller & Ghahramani 2005b, named in [XHG09]): O(n log n) instead of O(n^2).
 
-BHC on a random subset gives a top split; every other row is filtered to one of its two sides; each side is treated in the
-same way until it is small enough for exact BHC. The tree is approximate, its potentials and its bound are exact.
+BHC on a random subset gives a top split; every other row is filtered to one of its two sides; each side is treated in
+the same way until it is small enough for exact BHC. The tree is approximate, its potentials and its bound are exact.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 from dtree.core.model import Model
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
-from dtree.hierarchy.predictive import log_cluster_weights
+from dtree.hierarchy.predictive import by_blocks, log_cluster_weights
 from dtree.hierarchy.statistics import cluster_statistics, node_statistics
 
 
@@ -29,7 +27,8 @@ def build_randomized_tree(model: Model, atoms: np.ndarray, X: Any, rng: np.rando
     [0, 0, 1, 1, 0, 1, 0, 1, 0]
     """
     m = atoms.shape[0]
-    # Each task is a set of leaves; a large one is split in two and the two tasks follow, so parents stand before children.
+    # Each task is a set of leaves; a large one is split in two and the two tasks follow, so parents stand before
+    # children.
     tasks: list[np.ndarray] = [np.arange(m)]
     children: list[tuple[int, int] | None] = []
     exact: list[Tree | None] = []
@@ -60,7 +59,7 @@ def build_randomized_tree(model: Model, atoms: np.ndarray, X: Any, rng: np.rando
         top[task] = int(number[-1])
     counts = np.rint(model.counts(atoms))
     shape = Tree.from_merges(merges, counts, np.zeros(2 * m - 1))
-    return Tree.from_merges(merges, counts, model.log_phi_h(node_statistics(shape, atoms)))
+    return shape.with_potentials(model.log_phi_h(node_statistics(shape, atoms)))
 
 
 def _top_split(
@@ -79,10 +78,9 @@ def _top_split(
     side_of_cluster = np.zeros(clusters.shape[0], dtype=np.bool_)
     side_of_cluster[labels] = first
     log_sizes = log_cluster_weights(model, model.counts(clusters))
-    sides = np.empty(members.shape[0], dtype=np.bool_)
-    for start in range(0, members.shape[0], 4096):
-        rows = X[members[start : start + 4096]]
-        best = np.argmax(model.family.log_predictive_of(rows, clusters) + log_sizes, axis=1)
-        sides[start : start + 4096] = side_of_cluster[best]
+    best = by_blocks(
+        lambda rows: np.argmax(model.family.log_predictive_of(X[rows], clusters) + log_sizes, axis=1), members
+    )
+    sides = side_of_cluster[best]
     sides[chosen] = first
     return sides

@@ -5,8 +5,6 @@
 Atoms stand in the columns of a matrix (s, capacity), so that scoring one against many runs through contiguous memory.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -42,7 +40,7 @@ def log_own_marginals(model, log_phi_h, counts):
 
 @kernel
 def score_against(model, columns, log_own, log_phi_t, row, log_phi_t_row, start, stop, out):
-    """out[j] = log d of `row` (s,) with column j, on the tie grid, for start <= j < stop; log_own are their marginals."""
+    """out[j] = log d of `row` (s,) with column j, on the tie grid, start <= j < stop; log_own are their marginals."""
     log_marginal_joined(model.family, columns, log_own, row, start, stop, out)
     for j in range(start, stop):
         count = (row[0] + columns[0, j]) * model.per_count

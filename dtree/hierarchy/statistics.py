@@ -1,27 +1,23 @@
 """Statistics of the nodes of a tree from those of its leaves."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.core.tree import Tree
+from dtree.core.tree import Tree, sums_below
 
 
 @kernel
-def _add_upwards(left, right, statistics):
-    m = left.shape[0] + 1
-    for i in range(m - 1):
-        for s in range(statistics.shape[1]):
-            statistics[m + i, s] = statistics[left[i], s] + statistics[right[i], s]
+def add_by_label(atoms, labels, out):
+    """Add every atom (m, s) with label c >= 0 to out[c] (k, s), in row order."""
+    for i in range(atoms.shape[0]):
+        if labels[i] >= 0:
+            for s in range(atoms.shape[1]):
+                out[labels[i], s] += atoms[i, s]
 
 
 def node_statistics(tree: Tree, atoms: np.ndarray) -> np.ndarray:
     """Statistics (2m-1, s) of all nodes."""
-    statistics = np.empty((2 * tree.n_leaves - 1, atoms.shape[1]))
-    statistics[: tree.n_leaves] = atoms
-    _add_upwards(tree.left, tree.right, statistics)
-    return statistics
+    return sums_below(tree.left, tree.right, np.asarray(atoms, dtype=np.float64))
 
 
 def cluster_statistics(labels: np.ndarray, atoms: np.ndarray) -> np.ndarray:
@@ -31,5 +27,5 @@ def cluster_statistics(labels: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     [[2.0, 5.0], [1.0, 5.0]]
     """
     statistics = np.zeros((int(labels.max(initial=-1)) + 1, atoms.shape[1]))
-    np.add.at(statistics, labels, atoms)
+    add_by_label(np.asarray(atoms), labels, statistics)
     return statistics

@@ -1,27 +1,14 @@
 """The model of a fit: objects are taken as they are, names are fitted by the evidence on a sample of the rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dtree.core.families import FAMILIES, Family, Moments
+from dtree.core.families import Family, Moments
 from dtree.core.model import Model
-from dtree.core.priors import PRIORS, Prior
-from dtree.hierarchy.defaults import choose_model, named
-
-
-def family_type(family: str | Family) -> type[Family]:
-    """The class of a family given by name or as an object."""
-    return type(family) if isinstance(family, Family) else named(FAMILIES, family, "family")
-
-
-def check_prior(prior: str | Prior) -> None:
-    """Raise one clear sentence unless `prior` is a prior or the name of one."""
-    if not isinstance(prior, Prior):
-        named(PRIORS, prior, "prior")
+from dtree.core.priors import Prior
+from dtree.hierarchy.defaults import choose_model
 
 
 def model_for(
@@ -33,7 +20,7 @@ def model_for(
     coarsening: float = 1.0,
     sample_weight: np.ndarray | None = None,
 ) -> Model:
-    """The model for data with these moments, of which `sample` holds some rows; statistics are kept in the data's own units.
+    """The model for data with these moments, of which `sample` holds some rows; statistics are in the data's own units.
 
     One BLAS thread, so that the last bits of what is chosen do not depend on the machine's number of cores.
 

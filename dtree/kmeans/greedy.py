@@ -1,11 +1,9 @@
 """The greedy moves of Bayes K-means on atoms in memory: assign one by one, sweep, merge.
 
-All three raise the sum over clusters of log phi_h. `sequential_kmeans` is the algorithm of [XHG09] section 5 to the letter;
-the distributed passes use the same kernels for their start (on a random subsample) and for births (on the rows of a block
-that no cluster explains).
+All three raise the sum over clusters of log phi_h. `sequential_kmeans` is the algorithm of [XHG09] section 5 to the
+letter; the distributed passes use the same kernels for their start (on a random subsample) and for births (on the
+rows of a block that no cluster explains).
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -14,9 +12,11 @@ import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel, Model, log_phi_h
+from dtree.core.model import _log_phi_h_rows as log_phi_of
 from dtree.core.verbs import log_kappa, log_marginal_merged
+from dtree.hierarchy.statistics import add_by_label
 
-_LARGEST_TABLED_COUNT = 50_000.0
+_LARGEST_TABLED_COUNT = 50_000.0  # see `compile_for`
 
 
 @kernel
@@ -31,7 +31,7 @@ def _wider(columns, worth, capacity):
 
 @kernel
 def _best_cluster(model, columns, worth, members, row, k, joined):
-    """Cluster with the largest gain from taking `row`, and that gain; joined (k,) is scratch. Empty slots are skipped."""
+    """Where `row` gains most, and that gain; empty ones are skipped. joined (k,) is scratch."""
     log_marginal_merged(model.family, columns, row, 0, k, joined)
     best, best_gain = -1, -np.inf
     for c in range(k):
@@ -44,54 +44,24 @@ def _best_cluster(model, columns, worth, members, row, k, joined):
 
 
 @kernel
-def assign_in_order(model, atoms, order, n_seeds):
-    """Labels (m,) after one pass in `order`: the first n_seeds atoms open clusters, each other goes where it gains most."""
-    m, s = atoms.shape
-    capacity = min(m, 4 * n_seeds + 64)
-    columns = np.zeros((s, capacity))
-    worth = np.zeros(capacity)
-    joined = np.empty(capacity)
-    members = np.zeros(m, dtype=np.int64)
-    labels = np.full(m, -1, dtype=np.int64)
-    k = 0
-    for position in range(order.shape[0]):
-        i = order[position]
-        row = atoms[i]
-        best, best_gain = -1, -np.inf
-        if position >= n_seeds:
-            best, best_gain = _best_cluster(model, columns, worth, members, row, k, joined)
-        alone = log_phi_h(model, row)
-        if best < 0 or alone > best_gain:
-            if k == capacity:
-                capacity = min(m, 2 * capacity)
-                columns, worth = _wider(columns, worth, capacity)
-                joined = np.empty(capacity)
-            best, best_gain = k, alone
-            k += 1
-        labels[i] = best
-        members[best] += 1
-        worth[best] += best_gain
-        for j in range(s):
-            columns[j, best] += row[j]
-    return labels
+def move_in_order(model, atoms, order, n_seeds, labels, k):
+    """Atoms move one by one to where each gains most, statistics always current; returns (moved, k).
 
-
-@kernel
-def sweep_in_order(model, atoms, order, labels, k):
-    """One sweep of single-atom moves, each to where it gains most with statistics always current; returns (moved, k).
-
-    `labels` (m,) is changed in place and may then leave empty clusters. The sum of log phi_h never falls.
+    `labels` (m,) of k clusters is changed in place and may then leave empty clusters; an atom of label -1 is in
+    none yet. The first n_seeds atoms of `order` open clusters. The sum of log phi_h never falls once every atom
+    is in a cluster.
     """
     m, s = atoms.shape
-    capacity = min(m, k + 64)
+    capacity = min(m, max(k, 4 * n_seeds) + 64)
     columns = np.zeros((s, capacity))
     worth = np.zeros(capacity)
     joined = np.empty(capacity)
     members = np.zeros(m, dtype=np.int64)
     for i in range(m):
-        members[labels[i]] += 1
-        for j in range(s):
-            columns[j, labels[i]] += atoms[i, j]
+        if labels[i] >= 0:
+            members[labels[i]] += 1
+            for j in range(s):
+                columns[j, labels[i]] += atoms[i, j]
     scratch = np.empty(s)
     for c in range(k):
         if members[c] > 0:
@@ -102,16 +72,20 @@ def sweep_in_order(model, atoms, order, labels, k):
         i = order[position]
         row = atoms[i]
         own = labels[i]
-        members[own] -= 1
-        for j in range(s):
-            scratch[j] = columns[j, own] - row[j] if members[own] > 0 else 0.0
-            columns[j, own] = scratch[j]
-        before = worth[own]
-        worth[own] = log_phi_h(model, scratch) if members[own] > 0 else 0.0
-        best, best_gain = _best_cluster(model, columns, worth, members, row, k, joined)
+        stay = -np.inf
+        if own >= 0:
+            members[own] -= 1
+            for j in range(s):
+                scratch[j] = columns[j, own] - row[j] if members[own] > 0 else 0.0
+                columns[j, own] = scratch[j]
+            before = worth[own]
+            worth[own] = log_phi_h(model, scratch) if members[own] > 0 else 0.0
+            stay = before - worth[own]
+        best, best_gain = -1, -np.inf
+        if position >= n_seeds:
+            best, best_gain = _best_cluster(model, columns, worth, members, row, k, joined)
         alone = log_phi_h(model, row)
-        stay = before - worth[own]
-        if best < 0 or (alone > best_gain and members[own] > 0):
+        if best < 0 or (alone > best_gain and (own < 0 or members[own] > 0)):
             free = 0
             while free < k and members[free] > 0:
                 free += 1
@@ -122,7 +96,7 @@ def sweep_in_order(model, atoms, order, labels, k):
                     joined = np.empty(capacity)
                 k += 1
             best, best_gain = free, alone
-        if best != own and best_gain <= stay + 1e-9 * abs(stay):
+        if own >= 0 and best != own and best_gain <= stay + 1e-9 * abs(stay):
             best, best_gain = own, stay
         moved += best != own
         labels[i] = best
@@ -155,8 +129,8 @@ def pair_gains(model, statistics, worth, start, stop):
 def merge_while_rising(model, statistics, worth, gains):
     """Merge the best pair while that raises the sum of log phi_h; `gains` (k, k) from `pair_gains`.
 
-    Changes statistics, worth and gains in place. Returns owner (k,): the lowest cluster each one ended up in. Ties go to the
-    smallest indices.
+    Changes statistics, worth and gains in place. Returns owner (k,): the lowest cluster each one ended up in. Ties go
+    to the smallest indices.
     """
     k, s = statistics.shape
     columns = np.ascontiguousarray(statistics.T)
@@ -215,8 +189,8 @@ class Merged(NamedTuple):
 def merge_clusters(model: Model, statistics: np.ndarray, gains: np.ndarray | None = None) -> Merged:
     """Merge clusters (k, s) pairwise, best pair first, while the sum of log phi_h rises; empty rows are dropped.
 
-    `gains` (k, k) may hold pair gains computed elsewhere, for statistics without empty rows. The order of the clusters is
-    kept: a merged pair stands where its first member stood.
+    `gains` (k, k) may hold pair gains computed elsewhere, for statistics without empty rows. The order of the
+    clusters is kept: a merged pair stands where its first member stood.
 
     >>> from dtree.core.families import Poisson
     >>> from dtree.core.priors import DirichletProcess
@@ -241,30 +215,17 @@ def merge_clusters(model: Model, statistics: np.ndarray, gains: np.ndarray | Non
 def compile_for(model: Model, statistics: np.ndarray) -> CompiledModel:
     """The model compiled for clusters made of these rows (k, s).
 
-    Tables of functions of a count stop at a moderate count: few clusters are scored here, and a table for millions of rows would
-    take longer to fill than all of them; larger counts are computed directly.
+    Tables of functions of a count stop at a moderate count: few clusters are scored here, and a table for millions of
+    rows would take longer to fill than all of them; larger counts are computed directly.
     """
     total = statistics.sum(axis=0)
     return model.compile(total * min(1.0, _LARGEST_TABLED_COUNT / max(model.counts(total[None])[0], 1.0)))
 
 
-@kernel
-def log_phi_of(compiled, statistics):
-    """log phi_h (k,) of every row of statistics (k, s)."""
-    out = np.empty(statistics.shape[0])
-    for c in range(statistics.shape[0]):
-        out[c] = log_phi_h(compiled, statistics[c])
-    return out
-
-
-@kernel
-def sum_by_label(atoms, labels, k):
+def sum_by_label(atoms: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     """Statistics (k, s): the atoms (m, s) of each label added in row order; label -1 is left out."""
     out = np.zeros((k, atoms.shape[1]))
-    for i in range(atoms.shape[0]):
-        if labels[i] >= 0:
-            for j in range(atoms.shape[1]):
-                out[labels[i], j] += atoms[i, j]
+    add_by_label(atoms, labels, out)
     return out
 
 
@@ -306,11 +267,12 @@ def improved_kmeans(
     order = np.ascontiguousarray(order, dtype=np.int64)
     n_seeds = default_seeds(order.shape[0]) if n_seeds is None else min(n_seeds, order.shape[0])
     compiled = compile_for(model, atoms)
-    labels = assign_in_order(compiled, atoms, order, n_seeds)
-    merged = merge_clusters(model, sum_by_label(atoms, labels, int(labels.max(initial=-1)) + 1))
+    labels = np.full(atoms.shape[0], -1, dtype=np.int64)
+    _, k = move_in_order(compiled, atoms, order, n_seeds, labels, 0)
+    merged = merge_clusters(model, sum_by_label(atoms, labels, k))
     labels = merged.label_map[labels]
     for _ in range(sweeps):
-        moved, k = sweep_in_order(compiled, atoms, order, labels, merged.statistics.shape[0])
+        moved, k = move_in_order(compiled, atoms, order, 0, labels, merged.statistics.shape[0])
         if not moved:
             break
         merged = merge_clusters(model, sum_by_label(atoms, labels, k))

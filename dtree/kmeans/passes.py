@@ -1,9 +1,9 @@
 """Bayes K-means by passes over chunks: what one chunk does, how chunks are combined, and what the centre decides.
 
-A pass scores every row against frozen statistics (its own cluster taken without the row), lets each chunk propose clusters
-for the rows that none explains (births), and adds up the statistics by label in a fixed tree of chunks. The centre merges
-clusters and births while that raises the sum of log phi_h. The objective after a pass is exact, because statistics are
-rebuilt from labels. Nothing here knows where chunks live or who runs them.
+A pass scores every row against frozen statistics (its own cluster taken without the row), lets each chunk propose
+clusters for the rows that none explains (births), and adds up the statistics by label in a fixed tree of chunks. The
+centre merges clusters and births while that raises the sum of log phi_h. The objective after a pass is exact, because
+statistics are rebuilt from labels. Nothing here knows where chunks live or who runs them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.core.model import Model
+from dtree.core.streams import stream as stream
 from dtree.kmeans.greedy import Merged, default_seeds, improved_kmeans, merge_clusters
 from dtree.kmeans.scoring import Scorer
 
 GROUP = 8  # chunks are combined eight at a time, in order: the same sums whatever runs them
 SAMPLE_STREAM, START_STREAM, BIRTH_STREAM = 0, 1, 2
 _ATOM_BYTES = 96_000_000  # memory that dense atoms of a start or of births may take
-_MOST_BIRTH_ROWS = 4096
-
-
-def stream(seed: int, method: int, iteration: int, chunk: int) -> np.random.Generator:
-    """The random stream of one chunk in one iteration: the same whoever asks, and in whatever order."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(method, iteration, chunk)))
+_MOST_BIRTH_ROWS = 4096  # of a chunk in one pass; the others stay in their best cluster until the next
 
 
 def atoms_that_fit(s: int, most: int) -> int:
@@ -184,6 +180,13 @@ class Progress(NamedTuple):
     def rows_per_second(self) -> float:
         """Rows assigned per second in this pass."""
         return self.rows / self.seconds if self.seconds > 0 else math.inf
+
+    def line(self) -> str:
+        """The pass in words."""
+        return (
+            f"pass {self.number}: objective {self.objective:.6g}, {self.n_clusters} clusters, "
+            f"{self.rows_per_second:,.0f} rows/s"
+        )
 
 
 class Race(NamedTuple):

@@ -1,7 +1,5 @@
 """With what probability a new row joins each cluster of a partition, or opens one."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import logsumexp
 
@@ -11,7 +9,8 @@ from dtree.core.model import Model
 def log_weights(model: Model, statistics: np.ndarray) -> tuple[np.ndarray, float]:
     """Log probabilities (k,) of joining each cluster (k, s), and the log probability of a new one; they sum to one.
 
-    For a Dirichlet process n_c/(n+alpha) and alpha/(n+alpha). For other priors the ratios of kappa at the given u, normalised.
+    For a Dirichlet process n_c/(n+alpha) and alpha/(n+alpha). For other priors the ratios of kappa at the given u,
+    normalised.
 
     >>> from dtree.core.families import Poisson
     >>> from dtree.core.priors import DirichletProcess

@@ -1,8 +1,8 @@
 """The first look at the data: check every row, take the moments and a random sample, one chunk at a time.
 
 A chunk's survey is combined with others in a fixed tree; moments about each chunk's own mean are joined by the update
-formula for means and second moments, so nothing cancels. The sample is the rows with the smallest random keys, so it does not depend on
-how the work was divided among workers.
+formula for means and second moments, so nothing cancels. The sample is the rows with the smallest random keys, so it
+does not depend on how the work was divided among workers.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from dtree.core.checks import check_rows
 from dtree.core.families import Family, Moments
 from dtree.core.jit import kernel
 from dtree.kmeans.passes import SAMPLE_STREAM, stream
+
+__all__ = ["Survey", "check_rows", "combine_surveys", "share_of_sample", "survey_chunk"]
 
 
 class Survey(NamedTuple):
@@ -28,6 +31,21 @@ class Survey(NamedTuple):
     high: np.ndarray  # (d,)
     keys: np.ndarray  # (m,) random keys of the sampled rows, increasing
     sample: Any  # (m, d) dense or CSR
+
+    def pick(self, columns: np.ndarray) -> Survey:
+        """The survey of some of the columns."""
+        d = self.mean.shape[0]
+        if columns.shape[0] == d:
+            return self
+        second = self.second
+        if second.shape[0] == d:
+            second = second[columns]
+        else:
+            place = np.zeros((d, d), dtype=np.int64)
+            place[np.triu_indices(d)] = np.arange(second.shape[0])
+            second = second[place[np.ix_(columns, columns)][np.triu_indices(columns.shape[0])]]
+        low, high = self.low[columns], self.high[columns]
+        return Survey(self.rows, self.mean[columns], second, low, high, self.keys, self.sample[:, columns])
 
     def moments(self, with_covariance: bool) -> Moments:
         """What `Family.defaults` asks for."""
@@ -49,7 +67,7 @@ class Survey(NamedTuple):
 
 @kernel
 def _centred_products(X, mean, with_covariance):
-    """Upper triangle of sum (x - mean)(x - mean)', or its diagonal; rows in order, no BLAS: the same bits everywhere."""
+    """Upper triangle of sum (x - mean)(x - mean)', or its diagonal; rows in order, no BLAS: same bits everywhere."""
     n, d = X.shape
     z = np.empty(d)
     out = np.zeros(d * (d + 1) // 2 if with_covariance else d)
@@ -66,47 +84,6 @@ def _centred_products(X, mean, with_covariance):
             for a in range(d):
                 out[a] += z[a] * z[a]
     return out
-
-
-def check_rows(X: Any, family: type[Family] | Family, first_row: int = 0) -> None:
-    """Raise one clear sentence naming the first row that the family cannot take; rows are numbered from first_row.
-
-    >>> from dtree.core.families import Gaussian
-    >>> check_rows(np.array([[1.0, 2.0], [np.nan, 1.0]]), Gaussian, first_row=100)
-    Traceback (most recent call last):
-    ...
-    ValueError: row 101 holds NaN or infinity in column 0: remove or impute such rows before fitting
-    """
-    values = X.data if sparse.issparse(X) else np.asarray(X)
-    if values.dtype.kind not in "biuf":
-        raise ValueError(
-            f"the data have type {values.dtype}; dtree takes numbers: convert the columns to float or integer"
-        )
-    kind = family.value_kind
-    if values.dtype.kind == "f":
-        _complain(
-            X, ~np.isfinite(values), first_row, "holds NaN or infinity", "remove or impute such rows before fitting"
-        )
-    if kind == "binary":
-        _complain(
-            X, (values != 0) & (values != 1), first_row, "is not 0 or 1", "binarise the data or choose another family"
-        )
-    if kind == "count":
-        wrong = values < 0
-        if values.dtype.kind == "f":
-            wrong = wrong | (values != np.floor(values))
-        _complain(X, wrong, first_row, "is not a whole number of 0 or more", "give counts or choose another family")
-
-
-def _complain(X: Any, wrong: np.ndarray, first_row: int, what: str, remedy: str) -> None:
-    if not wrong.any():
-        return
-    if sparse.issparse(X):
-        position = int(np.argmax(wrong))
-        row, column = int(np.searchsorted(X.indptr, position, side="right") - 1), int(X.indices[position])
-    else:
-        row, column = (int(i) for i in np.argwhere(wrong)[0])
-    raise ValueError(f"row {first_row + row} {what} in column {column}: {remedy}")
 
 
 def survey_chunk(
@@ -158,6 +135,6 @@ def combine_surveys(parts: Sequence[Survey], sample_rows: int) -> Survey:
 
 
 def share_of_sample(sample_rows: int, chunk_rows: int, n: int) -> int:
-    """How many rows one chunk needs to offer: its share of the sample and six standard deviations, so that none is missed."""
+    """How many rows one chunk needs to offer: its share of the sample and six standard deviations, to miss none."""
     share = sample_rows * min(chunk_rows / n, 1.0)
     return min(sample_rows, int(share + 6.0 * share**0.5 + 20.0))

@@ -1,50 +1,64 @@
 """ALLOC and PLACE of the guided split-merge move: dividing a cluster in two along the guide tree.
 
-The two sides start as {i} and {j}. The subtrees of the guide hanging off i -> left(g), j -> right(g) and g -> root, nearest
-first, each cut down to the members of the cluster, are placed one after the other: whole on one side, or opened, their two
-children then placed in turn. After a first child went whole to a side its sibling may not go whole to the same side, so every
-division has exactly one derivation and its probability can be replayed.
+The two sides start as {i} and {j}. The subtrees of the guide hanging off i -> left(g), j -> right(g) and g -> root,
+nearest first, each cut down to the members of the cluster, are placed one after the other: whole on one side, or
+opened, their two children then placed in turn. After a first child went whole to a side its sibling may not go whole
+to the same side, so every division has exactly one derivation and its probability can be replayed.
 """
 
-from __future__ import annotations
-
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.model import log_phi_h
+from dtree.core.search import first_at_or_after
 from dtree.core.tree import log_add
 from dtree.core.verbs import log_kappa, log_marginal_pair
 
+# Opening a block is never less likely than this share of placing it whole: so every division can be reached, and a
+# block that looks like one piece still has a chance to be looked into.
 OPEN_FLOOR = 1e-3
 _LOG_OPEN_FLOOR = math.log(OPEN_FLOOR)
 # Rows of Work.row in use here
 _SIDE, _BLOCK, _FIRST, _UNION = 0, 2, 3, 5  # two sides, the block, its two children, a union
 
 
+class Division(NamedTuple):
+    """A cluster of `size` atoms that is divided in two, or whose division is replayed."""
+
+    members: np.ndarray  # (size,) in the guide's depth-first order
+    side: np.ndarray  # (size,) receives 0 or 1 for every member
+    target: np.ndarray  # (size,) the division to replay
+    forced: bool  # whether it is replayed
+    log_sides: np.ndarray  # (2,) receives log phi_h of the sides
+
+
+class _Members(NamedTuple):
+    """Sums along the members of a division, so that any range of them is a difference."""
+
+    places: np.ndarray  # (size,) where each stands in the guide's order
+    prefix: np.ndarray  # (size + 1, s) statistics of the first ones
+    ones: np.ndarray  # (size + 1,) how many of the first ones are on side 1 of the division to replay
+
+
 @kernel
-def gather_members(guide, labels, a, b, members):
-    """Members of clusters a and b in depth-first order; returns how many."""
+def division_of(guide, labels, a, b, members):
+    """The division of the union of clusters a and b: to be found when they are one cluster, else replayed.
+
+    members (m,) is scratch, of which the division keeps a part.
+    """
     size = 0
     for place in range(guide.order.shape[0]):
         label = labels[guide.order[place]]
         if label == a or label == b:  # noqa: SIM109  (numba compiles two comparisons better than a tuple)
             members[size] = guide.order[place]
             size += 1
-    return size
-
-
-@kernel
-def _first_at_or_after(places, size, place):
-    low, high = 0, size
-    while low < high:
-        middle = (low + high) // 2
-        if places[middle] < place:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    side, target = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    for position in range(size):
+        target[position] = 1 if labels[members[position]] == b else 0
+    return Division(members[:size], side, target, a != b, np.empty(2))
 
 
 @kernel
@@ -64,11 +78,11 @@ def _sum_range(row, prefix, low, high, target):
 
 
 @kernel
-def _split_of(guide, places, size, node, low, high):
+def _split_of(guide, places, node, low, high):
     """Go down from `node` while only one child has members; returns the node and where its members divide."""
     while True:
         a, b = guide.left[node], guide.right[node]
-        middle = _first_at_or_after(places, size, guide.start[b])  # left children stand first
+        middle = first_at_or_after(places, 0, places.shape[0], guide.start[b])  # left children stand first
         if middle <= low:
             node = b
         elif middle >= high:
@@ -78,31 +92,29 @@ def _split_of(guide, places, size, node, low, high):
 
 
 @kernel
-def allocate(model, atoms, row, guide, members, size, g, i, j, side, target, forced, log_sides, rng):
-    """Divide members[:size] (depth-first order, i and j among them); returns log q of the division.
+def allocate(model, atoms, row, guide, division, g, i, j, rng):
+    """Divide the members, i (side 0) and j (side 1) among them; returns log q of the division.
 
-    side (size,) receives 0 (with i) or 1 (with j). With `forced` the division is that of `target` (size,), replayed.
-    log_sides (2,) receives log phi_h of the sides, whose statistics are left in row[0] and row[1] (scratch).
+    The statistics of the sides are left in row[0] and row[1] (scratch).
     """
-    s_count = atoms.shape[1]
-    places = np.empty(size, dtype=np.int64)
-    prefix = np.empty((size + 1, s_count))
-    ones = np.zeros(size + 1, dtype=np.int64)  # how many of the first members belong to side 1 in `target`
+    s_count, size = atoms.shape[1], division.members.shape[0]
+    places, ones = np.empty(size, dtype=np.int64), np.zeros(size + 1, dtype=np.int64)
+    members = _Members(places, np.empty((size + 1, s_count)), ones)
+    prefix = members.prefix
     for s in range(s_count):
         prefix[0, s] = 0.0
         row[_SIDE, s] = atoms[i, s]
         row[_SIDE + 1, s] = atoms[j, s]
     for position in range(size):
-        atom = members[position]
+        atom = division.members[position]
         places[position] = guide.place[atom]
         for s in range(s_count):
             prefix[position + 1, s] = prefix[position, s] + atoms[atom, s]
-        if forced:
-            ones[position + 1] = ones[position] + target[position]
-    side[_first_at_or_after(places, size, guide.place[i])] = 0
-    side[_first_at_or_after(places, size, guide.place[j])] = 1
-    log_sides[0] = log_phi_h(model, row[_SIDE])
-    log_sides[1] = log_phi_h(model, row[_SIDE + 1])
+        ones[position + 1] = ones[position] + division.target[position]
+    division.side[first_at_or_after(places, 0, size, guide.place[i])] = 0
+    division.side[first_at_or_after(places, 0, size, guide.place[j])] = 1
+    division.log_sides[0] = log_phi_h(model, row[_SIDE])
+    division.log_sides[1] = log_phi_h(model, row[_SIDE + 1])
     # Blocks that wait: node, range of members, forbidden side (-1 none), whether the next one down is its sibling.
     stack = np.empty((2 * size + 4, 5), dtype=np.int64)
     log_q = 0.0
@@ -113,11 +125,11 @@ def allocate(model, atoms, row, guide, members, size, g, i, j, side, target, for
             above = guide.parent[at]
             sibling = guide.right[above] if guide.left[above] == at else guide.left[above]
             at = above
-            low = _first_at_or_after(places, size, guide.start[sibling])
-            high = _first_at_or_after(places, size, guide.stop[sibling])
+            low = first_at_or_after(places, 0, size, guide.start[sibling])
+            high = first_at_or_after(places, 0, size, guide.stop[sibling])
             if low < high:
                 _push(stack, 0, sibling, low, high, -1, 0)
-                log_q += _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_sides, stack, rng)
+                log_q += _place_all(model, row, guide, division, members, stack, rng)
     return log_q
 
 
@@ -131,8 +143,9 @@ def _push(stack, height, node, low, high, forbidden, has_sibling):
 
 
 @kernel
-def _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_sides, stack, rng):
-    """Place the block on the stack and everything that opening it brings; returns the log probability of the choices."""
+def _place_all(model, row, guide, division, members, stack, rng):
+    """Place the block on the stack and all that opening it brings; returns the log probability of the choices."""
+    prefix, ones, log_sides = members.prefix, members.ones, division.log_sides
     log_q = 0.0
     height = 1
     while height > 0:
@@ -146,7 +159,7 @@ def _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_
         opened = -np.inf
         middle = low
         if high - low > 1:
-            node, middle = _split_of(guide, places, size, node, low, high)
+            node, middle = _split_of(guide, members.places, node, low, high)
             _sum_range(row, prefix, low, middle, _FIRST)
             _sum_range(row, prefix, middle, high, _FIRST + 1)
             straight = _log_union(model, row, _SIDE, log_0, _FIRST)
@@ -158,7 +171,7 @@ def _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_
         weight_0 = -np.inf if forbidden == 0 else whole_0
         weight_1 = -np.inf if forbidden == 1 else whole_1
         log_total = log_add(log_add(weight_0, weight_1), opened)
-        if forced:
+        if division.forced:
             in_1 = ones[high] - ones[low]
             choice = 0 if in_1 == 0 else (1 if in_1 == high - low else 2)
         else:
@@ -176,7 +189,7 @@ def _place_all(model, row, guide, places, size, prefix, ones, side, forced, log_
             continue
         log_q += (weight_0 if choice == 0 else weight_1) - log_total
         for position in range(low, high):
-            side[position] = choice
+            division.side[position] = choice
         for s in range(row.shape[1]):
             row[_SIDE + choice, s] += row[_BLOCK, s]
         log_sides[choice] += whole_0 if choice == 0 else whole_1

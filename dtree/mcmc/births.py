@@ -1,18 +1,18 @@
 """Birth and death of clusters that are whole subtrees of the guide: what makes the number of clusters mix.
 
-The number of clusters changes mostly by single atoms and small groups that leave a large cluster or come back. A Gibbs sweep asks
-every atom in turn; here births are proposed where they are likely and deaths among the few clusters that can die:
+The number of clusters changes mostly by single atoms and small groups that leave a large cluster or come back. A
+Gibbs sweep asks every atom in turn; here births are proposed where they are likely and deaths among the few clusters
+that can die:
 
-- birth: a node g drawn from fixed weights v; B = leaves(g) must lie inside one larger cluster c, which becomes c - B and B;
-- death: one of the K clusters that are exactly the leaves of some node, drawn uniformly; it joins another cluster c', drawn in
-  proportion to phi_h(c' u B)/phi_h(c').
+- birth: a node g drawn from fixed weights v; B = leaves(g) must lie inside one larger cluster c, which becomes c - B
+  and B;
+- death: one of the K clusters that are exactly the leaves of some node, drawn uniformly; it joins another cluster c',
+  drawn in proportion to phi_h(c' u B)/phi_h(c').
 
 With Z = the sum of those weights over the clusters other than B, the factors of c cancel: a birth is accepted with
-min(1, phi_h(B) / (Z K v_g)), Z and K counted after it, and a death with the inverse, both counted before it. If v_g is near
-phi_h(B)/Z, as it is when estimated from a good partition, most births are accepted.
+min(1, phi_h(B) / (Z K v_g)), Z and K counted after it, and a death with the inverse, both counted before it. If v_g
+is near phi_h(B)/Z, as it is when estimated from a good partition, most births are accepted.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -21,22 +21,12 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import log_phi_h
 from dtree.core.tree import log_add
-from dtree.core.verbs import log_kappa
-from dtree.mcmc.clusters import (
-    BIRTHS_AND_DEATHS,
-    clear_slot,
-    close_slot,
-    draw_index,
-    log_worth,
-    note_proposal,
-    room_for_one_more,
-    true_count,
-)
+from dtree.mcmc.clusters import BIRTHS_AND_DEATHS, has_room, merge_slots, write_slot
 from dtree.mcmc.guide import draw_weighted
-from dtree.mcmc.scores import block_gains, refresh_slot
+from dtree.mcmc.worth import accept, draw_index, log_sum, log_worth, score_block, take_away
 
 LARGEST_ODDS = 0.02  # so that a few nodes about which the reference partition is wrong do not take all proposals
-LEAST_ODDS = 1e-4
+LEAST_ODDS = 1e-4  # every node can be proposed, whatever the reference partition says of it
 _REST, _BLOCK = 1, 2  # rows of Work.row in use here
 
 
@@ -62,21 +52,15 @@ def _gather(work, guide, g, block):
 
 
 @kernel
-def _take_away(work, c, block, rest):
-    for s in range(rest.shape[0]):
-        rest[s] = work.clusters.columns[s, c] - block[s]
-
-
-@kernel
 def birth_odds(work, guide, out):
-    """out (2m-1,): odds that a node is a cluster of its own, by the partition that `work` holds; bounded on both sides."""
+    """out (2m-1,): odds that a node is a cluster of its own, by the partition that `work` holds, within two bounds."""
     block, rest = work.row[_BLOCK], work.row[_REST]
     for g in range(out.shape[0]):
         out[g] = LEAST_ODDS
         c = inside_one_cluster(guide, work.labels, g)
         if c >= 0 and guide.stop[g] - guide.start[g] < work.clusters.n_atoms[c]:
             _gather(work, guide, g, block)
-            _take_away(work, c, block, rest)
+            take_away(work, c, block, rest)
             log_odds = log_phi_h(work.model, block) + log_phi_h(work.model, rest) - log_worth(work, c)
             if log_odds > -50.0:
                 out[g] += min(math.exp(min(log_odds, 0.0)), LARGEST_ODDS)
@@ -84,7 +68,7 @@ def birth_odds(work, guide, out):
 
 @kernel
 def node_clusters(guide, labels, n_atoms, k, low, node):
-    """node[c] = the node whose leaves are exactly cluster c, or -1; returns how many clusters have one. low is scratch."""
+    """node[c] = the node whose leaves are exactly cluster c, or -1; returns how many have one. low is scratch."""
     for c in range(k):
         low[c] = -1
         node[c] = 0  # for now the last place of the cluster
@@ -112,20 +96,11 @@ def node_clusters(guide, labels, n_atoms, k, low, node):
 
 
 @kernel
-def _log_joining(work, block, k, skip):
-    """scores[c] = log phi_h(c u B) - log phi_h(c) for c < k, -inf for `skip`; returns the log of their summed exponentials."""
-    clusters, prior = work.clusters, work.model.prior
-    weight = block[0] * work.model.per_count
-    block_gains(work.cache, work.model.family, clusters, block, k, clusters.scores)
-    total = -np.inf
-    for c in range(k):
-        if c == skip:
-            clusters.scores[c] = -np.inf
-        else:
-            count = true_count(work, c)
-            clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count)
-            total = log_add(total, clusters.scores[c])
-    return total
+def _log_joining(work, block, skip):
+    """scores[c] = log phi_h(c u B) - log phi_h(c) of every cluster, -inf for `skip`; returns the log of their sum."""
+    score_block(work, block)
+    work.clusters.scores[skip] = -np.inf
+    return log_sum(-np.inf, work.clusters.scores, work.clusters.open[0])
 
 
 @kernel
@@ -151,8 +126,8 @@ def _birth(work, guide, weight, low, node, rng):
         return False
     block, rest = work.row[_BLOCK], work.row[_REST]
     _gather(work, guide, g, block)
-    _take_away(work, c, block, rest)
-    log_z = log_add(_log_joining(work, block, k, c), log_worth(work, c) - log_phi_h(work.model, rest))
+    take_away(work, c, block, rest)
+    log_z = log_add(_log_joining(work, block, c), log_worth(work, c) - log_phi_h(work.model, rest))
     ratio = log_phi_h(work.model, block) - log_z - _log_weight(weight, g)
     if log_uniform >= ratio and not work.acceptance.wanted[0]:  # what is still unknown can only lower it
         return False
@@ -160,17 +135,13 @@ def _birth(work, guide, weight, low, node, rng):
     clusters.n_atoms[c] -= size
     clusters.n_atoms[k] = size
     ratio -= math.log(node_clusters(guide, work.labels, clusters.n_atoms, k + 1, low, node))
-    note_proposal(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform < ratio)
-    if log_uniform >= ratio:
+    if not accept(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform):
         _relabel(work, guide, g, c)
         clusters.n_atoms[c] += size
         return False
     clusters.open[0] = k + 1
-    for s in range(block.shape[0]):
-        clusters.columns[s, k] = block[s]
-        clusters.columns[s, c] = rest[s]
-    refresh_slot(work.cache, work.model.family, clusters, k)
-    refresh_slot(work.cache, work.model.family, clusters, c)
+    write_slot(work, k, block)
+    write_slot(work, c, rest)
     return True
 
 
@@ -181,26 +152,17 @@ def _death(work, guide, weight, mortal, node, rng):
     log_uniform = math.log(rng.random())
     if mortal == 0 or k == 1:
         return False
-    pick, c = rng.integers(0, mortal), -1
-    while pick >= 0:
-        c += 1
-        if node[c] >= 0:
-            pick -= 1
+    c = np.flatnonzero(node[:k] >= 0)[rng.integers(0, mortal)]
     g, block = node[c], work.row[_BLOCK]
     _gather(work, guide, g, block)
-    log_z = _log_joining(work, block, k, c)
+    log_z = _log_joining(work, block, c)
     ratio = log_z + math.log(mortal) + _log_weight(weight, g) - log_phi_h(work.model, block)
-    note_proposal(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform < ratio)
-    if log_uniform >= ratio:
+    if not accept(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform):
         return False
     target = draw_index(clusters.scores, k, rng)
-    _relabel(work, guide, g, target)
     for s in range(block.shape[0]):
-        clusters.columns[s, target] += block[s]
-    clusters.n_atoms[target] += clusters.n_atoms[c]
-    refresh_slot(work.cache, work.model.family, clusters, target)
-    clear_slot(work, c)
-    close_slot(work, c)
+        block[s] += clusters.columns[s, target]
+    merge_slots(work, target, c, block)
     return True
 
 
@@ -215,7 +177,7 @@ def births_and_deaths(work, guide, weight, count, begin, rng):
     low, node, scratch = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     mortal = node_clusters(guide, work.labels, clusters.n_atoms, clusters.open[0], low, node)
     for done in range(begin, count):
-        if not room_for_one_more(work):
+        if not has_room(work):
             return done
         if rng.random() < 0.5:
             changed = _birth(work, guide, weight, low, scratch, rng)

@@ -1,23 +1,19 @@
 """The clusters of a chain as columns of statistics, and the moves that keep them consistent.
 
-`Work` is everything a compiled sampler step touches. It holds no state of the chain between sweeps: every sweep starts by
-`load_partition`, which rebuilds the statistics from the labels, so rounding never accumulates and a chain resumed from its
-labels, hyperparameters and generator goes on bit for bit.
+`Work` is everything a compiled sampler step touches. It holds no state of the chain between sweeps: every sweep
+starts by `load_partition`, which rebuilds the statistics from the labels, so rounding never accumulates and a chain
+resumed from its labels, hyperparameters and generator goes on bit for bit.
 """
 
-from __future__ import annotations
-
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel
-from dtree.core.verbs import log_kappa
-from dtree.mcmc.scores import join_gains, leave_gain, make_cache, put_atom, refresh_slot, refresh_slots, shift_atom
+from dtree.mcmc import scores_gaussian, scores_multinomial  # noqa: F401  (they register their caches)
+from dtree.mcmc.scores import make_cache, put_atom, refresh_slots, shift_atom
 
-NEGLIGIBLE = 45.0  # a weight exp(-45) of the largest is below the rounding of their sum
 SPLITS_AND_MERGES, BIRTHS_AND_DEATHS, GROWTH_AND_LOSS = 0, 1, 2  # rows of Acceptance.tally
 
 
@@ -57,25 +53,11 @@ def make_work(
 ) -> Work:
     """Room for `capacity` clusters."""
     m, s = atoms.shape
-    clusters = Clusters(
-        np.zeros(1, dtype=np.int64),
-        np.zeros((s, capacity)),
-        np.zeros(capacity),
-        np.zeros(capacity, dtype=np.int64),
-        np.zeros(capacity + 1),
-    )
+    opened, n_atoms = np.zeros(1, dtype=np.int64), np.zeros(capacity, dtype=np.int64)
+    clusters = Clusters(opened, np.zeros((s, capacity)), np.zeros(capacity), n_atoms, np.zeros(capacity + 1))
     cache = make_cache(model.family, atoms, capacity)
-    integers = np.zeros(m, dtype=np.int64)
-    return Work(model, cache, clusters, atoms, log_alone, integers, integers.copy(), np.zeros((8, s)), acceptance)
-
-
-@kernel
-def note_proposal(acceptance, kind, log_ratio, accepted):
-    """Count a proposal, if that is wanted and it was possible at all."""
-    if acceptance.wanted[0] and math.isfinite(log_ratio):
-        acceptance.tally[kind, 0] += 1.0
-        acceptance.tally[kind, 1] += 1.0 if accepted else 0.0
-        acceptance.tally[kind, 2] += log_ratio
+    labels, members = np.zeros((2, m), dtype=np.int64)
+    return Work(model, cache, clusters, atoms, log_alone, labels, members, np.zeros((8, s)), acceptance)
 
 
 @kernel
@@ -97,15 +79,9 @@ def load_partition(work, labels):
 
 
 @kernel
-def refresh_all(work):
-    """Recompute what is cached about every cluster."""
-    refresh_slots(work.cache, work.model.family, work.clusters, 0, work.clusters.open[0])
-
-
-@kernel
 def canonical(labels):
     """Labels renumbered by first appearance."""
-    number = np.full(labels.shape[0] + 2, -1, dtype=np.int64)
+    number = np.full(labels.max() + 1, -1, dtype=np.int64)
     out = np.empty(labels.shape[0], dtype=np.int64)
     next_number = 0
     for i in range(labels.shape[0]):
@@ -117,28 +93,7 @@ def canonical(labels):
 
 
 @kernel
-def true_count(work, k):
-    """Number of rows in cluster k."""
-    return work.clusters.columns[0, k] * work.model.per_count
-
-
-@kernel
-def log_worth(work, k):
-    """log phi_h of cluster k."""
-    return log_kappa(work.model.prior, true_count(work, k)) + work.clusters.log_marginal[k]
-
-
-@kernel
-def log_worth_of_all(work):
-    """Sum of log phi_h over clusters."""
-    total = 0.0
-    for k in range(work.clusters.open[0]):
-        total += log_worth(work, k)
-    return total
-
-
-@kernel
-def room_for_one_more(work):
+def has_room(work):
     """Whether a cluster can be opened and two slots stay free."""
     return work.clusters.open[0] + 3 <= work.clusters.columns.shape[1]
 
@@ -160,7 +115,26 @@ def copy_slot(work, source, target):
     for s in range(clusters.columns.shape[0]):
         clusters.columns[s, target] = clusters.columns[s, source]
     clusters.n_atoms[target] = clusters.n_atoms[source]
-    refresh_slot(work.cache, work.model.family, clusters, target)
+    refresh_slots(work.cache, work.model.family, clusters, target, target + 1)
+
+
+@kernel
+def write_slot(work, k, row):
+    """Let row (s,) be the statistics of cluster k."""
+    for s in range(row.shape[0]):
+        work.clusters.columns[s, k] = row[s]
+    refresh_slots(work.cache, work.model.family, work.clusters, k, k + 1)
+
+
+@kernel
+def merge_slots(work, a, b, union):
+    """Cluster a takes in all of cluster b, which is closed; `union` (s,) are their statistics together."""
+    for i in range(work.labels.shape[0]):
+        if work.labels[i] == b:
+            work.labels[i] = a
+    work.clusters.n_atoms[a] += work.clusters.n_atoms[b]
+    write_slot(work, a, union)
+    close_slot(work, b)
 
 
 @kernel
@@ -174,25 +148,6 @@ def close_slot(work, k):
     for i in range(work.labels.shape[0]):
         if work.labels[i] == last:
             work.labels[i] = k
-
-
-@kernel
-def draw_index(scores, size, rng):
-    """An index drawn in proportion to exp(scores[:size]); scores are overwritten."""
-    best = -np.inf
-    for k in range(size):
-        best = max(best, scores[k])
-    total = 0.0
-    for k in range(size):
-        gap = scores[k] - best
-        if gap > -NEGLIGIBLE:
-            total += math.exp(gap)
-        scores[k] = total  # now cumulative
-    target = rng.random() * total
-    for k in range(size):
-        if target < scores[k]:
-            return k
-    return size - 1
 
 
 @kernel
@@ -211,41 +166,3 @@ def move_atom(work, i, target):
         close_slot(work, own)
     else:
         put_atom(work.cache, family, clusters, work.atoms, i, own, -1.0)
-
-
-@kernel
-def gibbs_sweep(work, order, begin, rng):
-    """Gibbs moves of the atoms order[begin:]; returns how many of `order` are done, fewer than all when out of room.
-
-    The cluster of each atom is drawn given all others. Weights are gains of joining; for its own cluster the gain of
-    having joined, so an atom that stays leaves no trace in the statistics.
-    """
-    model, cache, clusters, atoms, labels = work.model, work.cache, work.clusters, work.atoms, work.labels
-    family, prior, per_count = model.family, model.prior, model.per_count
-    columns, scores, n_atoms = clusters.columns, clusters.scores, clusters.n_atoms
-    for position in range(begin, order.shape[0]):
-        k = clusters.open[0]
-        if k + 3 > columns.shape[1]:
-            return position
-        i = order[position]
-        own = labels[i]
-        weight = atoms[i, 0] * per_count
-        join_gains(cache, family, clusters, atoms, i, 0, k, NEGLIGIBLE + 15.0, scores)
-        for slot in range(k):
-            if scores[slot] > -np.inf:
-                count = columns[0, slot] * per_count
-                scores[slot] += log_kappa(prior, count + weight) - log_kappa(prior, count)
-        alone = log_kappa(prior, weight) + work.log_alone[i]
-        size = k
-        if n_atoms[own] == 1:
-            scores[own] = alone
-        else:
-            count = columns[0, own] * per_count
-            gain = leave_gain(cache, family, clusters, atoms, i, own)
-            scores[own] = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
-            scores[k] = alone
-            size = k + 1
-        chosen = draw_index(scores, size, rng)
-        if chosen != own:
-            move_atom(work, i, chosen)
-    return order.shape[0]

@@ -1,10 +1,8 @@
 """How credible the nodes of a tree are as clusters, by the draws of chains.
 
-A tree gives every node a probability under one greedy hierarchy; the draws say how often the rows below a node really were
-together, whatever else was split or merged around them.
+A tree gives every node a probability under one greedy hierarchy; the draws say how often the rows below a node really
+were together, whatever else was split or merged around them.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -33,8 +31,6 @@ def node_credibility(tree: Tree, labels: np.ndarray) -> Credibility:
     m = tree.n_leaves
     if labels.ndim != 2 or labels.shape[1] != m:
         raise ValueError(f"the tree has {m} leaves but the partitions have shape {labels.shape}")
-    if m == 1:
-        return Credibility(np.ones(1), np.ones(1))
     guide = make_guide(tree.left, tree.right, np.ones(2 * m - 1))
     size = guide.stop - guide.start
     together, cluster = np.zeros(2 * m - 1), np.zeros(2 * m - 1)

@@ -1,15 +1,16 @@
 """Marginal Gibbs sampling, one atom at a time; `gibbs-subset` visits a uniform random subset per sweep ([LC15] 4.2)."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from dtree.mcmc.clusters import gibbs_sweep
+from dtree.mcmc.clusters import Work
 from dtree.mcmc.problem import Problem
+from dtree.mcmc.worth import gibbs_sweep
 
-SUBSET_SHARE = 0.1
+SUBSET_SHARE = 0.1  # of the atoms in a sweep
+Moves = Callable[[Problem, Work, np.random.Generator], Work]
 
 
 class State(NamedTuple):
@@ -27,18 +28,26 @@ def init(problem: Problem, labels: np.ndarray, prior: np.ndarray, rng: np.random
 
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
     """One sweep over all atoms, then u and the hyperparameters."""
-    return _sweep(problem, state, np.arange(problem.m), rng)
+    return sweep(problem, state, np.arange(problem.m), rng)
 
 
 def subset_step(problem: Problem, state: State, rng: np.random.Generator) -> State:
     """One sweep over a tenth of the atoms, drawn uniformly, then u and the hyperparameters."""
-    size = max(1, int(SUBSET_SHARE * problem.m))
-    return _sweep(problem, state, rng.choice(problem.m, size, replace=False), rng)
+    return sweep(problem, state, random_subset(problem, rng), rng)
 
 
-def _sweep(problem: Problem, state: State, order: np.ndarray, rng: np.random.Generator) -> State:
+def random_subset(problem: Problem, rng: np.random.Generator) -> np.ndarray:
+    """A tenth of the atoms, at least one, drawn uniformly."""
+    return rng.choice(problem.m, max(1, int(SUBSET_SHARE * problem.m)), replace=False)
+
+
+def sweep(
+    problem: Problem, state: State, order: np.ndarray, rng: np.random.Generator, before: Moves | None = None
+) -> State:
+    """Other moves that come `before`, if any; Gibbs moves of the atoms in `order`; then u and the hyperparameters."""
     prior = problem.prior_at(state.prior)
     work = problem.load(state.labels, prior)
+    if before is not None:
+        work = before(problem, work, rng)
     work = problem.repeat(work, gibbs_sweep, order.shape[0], order, rng)
-    labels, vector, log_joint = problem.finish(work, prior, rng)
-    return State(labels, vector, np.array(log_joint))
+    return State(*problem.finish(work, prior, rng))

@@ -1,11 +1,10 @@
 """The guide tree of tree-guided MCMC: a fixed tree over all atoms, its leaves in depth-first order.
 
-In that order the leaves below a node are an interval, so "the members of a cluster below a node" is a range. Node weights
-say where a proposal is worth trying: sqrt(r (1 - r)) + (1 - r) / 10 + 1e-3, largest where the tree is least sure whether a node
-is one cluster, and not too small above, where a state that is still far off has joined what does not belong together.
+In that order the leaves below a node are an interval, so "the members of a cluster below a node" is a range. Node
+weights say where a proposal is worth trying: sqrt(r (1 - r)) + (1 - r) / 10 + 1e-3, largest where the tree is least
+sure whether a node is one cluster, and not too small above, where a state that is still far off has joined what does
+not belong together.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -14,8 +13,8 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.tree import Tree
 
-LEAST_WEIGHT = 1e-3
-APART_WEIGHT = 0.1
+LEAST_WEIGHT = 1e-3  # every node can be drawn: without it the chain could not reach every partition
+APART_WEIGHT = 0.1  # what a node that is surely apart weighs; the least sure one weighs about 0.5
 
 
 class Guide(NamedTuple):
@@ -33,24 +32,16 @@ class Guide(NamedTuple):
 
 
 @kernel
-def _intervals(left, right, size, start):
-    """start (2m-1,) of every node when the leaves stand in depth-first order; size counts leaves."""
-    nodes = size.shape[0]
-    start[nodes - 1] = 0
-    for k in range(nodes - 1, -1, -1):
-        if left[k] >= 0:
-            start[left[k]] = start[k]
-            start[right[k]] = start[k] + size[left[k]]
-
-
-@kernel
-def _leaf_counts(left, right):
-    nodes = left.shape[0]
-    size = np.ones(nodes, dtype=np.int64)
-    for k in range(nodes):
-        if left[k] >= 0:
-            size[k] = size[left[k]] + size[right[k]]
-    return size
+def _intervals(left, right):
+    """Where the leaves below each of the 2m-1 nodes begin in depth-first order, and how many they are."""
+    m = left.shape[0] + 1
+    start, size = np.zeros(2 * m - 1, dtype=np.int64), np.ones(2 * m - 1, dtype=np.int64)
+    for k in range(m - 1):
+        size[m + k] = size[left[k]] + size[right[k]]
+    for k in range(m - 2, -1, -1):
+        start[left[k]] = start[m + k]
+        start[right[k]] = start[m + k] + size[left[k]]
+    return start, size
 
 
 def make_guide(left: np.ndarray, right: np.ndarray, weight: np.ndarray) -> Guide:
@@ -62,27 +53,14 @@ def make_guide(left: np.ndarray, right: np.ndarray, weight: np.ndarray) -> Guide
     """
     m = left.shape[0] + 1
     nodes = 2 * m - 1
-    all_left, all_right = np.full(nodes, -1, dtype=np.int64), np.full(nodes, -1, dtype=np.int64)
+    all_left, all_right, parent = np.full((3, nodes), -1, dtype=np.int64)
     all_left[m:], all_right[m:] = left, right
-    parent = np.full(nodes, -1, dtype=np.int64)
     parent[left] = parent[right] = np.arange(m, nodes)
-    size = _leaf_counts(all_left, all_right)
-    start = np.zeros(nodes, dtype=np.int64)
-    _intervals(all_left, all_right, size, start)
+    start, size = _intervals(left, right)
     order = np.empty(m, dtype=np.int64)
     order[start[:m]] = np.arange(m)
-    weight = np.ascontiguousarray(weight, dtype=np.float64)
-    return Guide(
-        all_left,
-        all_right,
-        parent,
-        start,
-        start + size,
-        order,
-        start[:m].copy(),
-        np.cumsum(weight[m:]),
-        np.cumsum(weight),
-    )
+    inner, every = np.cumsum(weight[m:]), np.cumsum(weight)
+    return Guide(all_left, all_right, parent, start, start + size, order, start[:m].copy(), inner, every)
 
 
 def uncertainty_weights(tree: Tree) -> np.ndarray:

@@ -2,20 +2,17 @@
 
 Under u ~ p(u | partition) both priors have simple conditionals ([LC15] uses the same hyperpriors):
 
-- Dirichlet process: u / (1 + u) ~ Beta(n, alpha), then alpha ~ Gamma(a + k, b + log(1 + u)). This is the step of Escobar
-  & West with u in the place of their Beta variable; u is drawn and dropped, for the partition does not depend on it.
-- generalised gamma process: log u and sigma by slice sampling (sigma on (0, 1) under a Beta prior) with alpha integrated out,
-  for alpha and u lie along a ridge on which single-variable steps creep; then alpha ~ Gamma(a + k, b + (1+u)^sigma - 1).
-  At fixed alpha and sigma only log u moves, whose density is then log-concave.
+- Dirichlet process: u / (1 + u) ~ Beta(n, alpha), then alpha ~ Gamma(a + k, b + log(1 + u)). This is the step of
+  Escobar & West with u in the place of their Beta variable; u is drawn and dropped, for the partition does not depend
+  on it.
+- generalised gamma process: log u and sigma by slice sampling (sigma on (0, 1) under a Beta prior) with alpha
+  integrated out, for alpha and u lie along a ridge on which single-variable steps creep; then alpha ~ Gamma(a + k, b
+  + (1+u)^sigma - 1). At fixed alpha and sigma only log u moves, whose density is then log-concave.
 
-`resample(prior, counts, rng)` is the one function samplers call; a new prior adds its rule to `RULES`.
+`resample(prior, counts, rng)` is the one function samplers call.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -24,9 +21,9 @@ from dtree.core.priors import DirichletProcess, GeneralizedGamma, Prior
 
 ALPHA_SHAPE, ALPHA_RATE = 1.0, 1.0  # alpha ~ Gamma(1, 1)
 SIGMA_A, SIGMA_B = 1.5, 1.5  # sigma ~ Beta(1.5, 1.5)
-_SIGMA_EDGE = 1e-6
+_SIGMA_EDGE = 1e-6  # sigma stays inside (0, 1), where its logs are finite
 _ROUNDS = 2  # u and sigma lean on each other; a second round costs little
-_LOG_U_STEP = 2.0
+_LOG_U_STEP = 2.0  # first width of an interval; stepping out widens it where it is too short
 _LOG_U_LIMIT = 600.0  # exp of it is still a number
 
 
@@ -54,7 +51,7 @@ def log_one_plus_exp(x):
 
 @kernel
 def log_mass_term(log_tilt, sigma, k, alpha):
-    """What alpha contributes: -psi(u) at a given alpha, or integrated over its Gamma prior and alpha^k when alpha < 0."""
+    """What alpha adds: -psi(u) at a given alpha, or integrated over its Gamma prior and alpha^k when alpha < 0."""
     if alpha < 0.0:
         return -(ALPHA_SHAPE + k) * math.log(ALPHA_RATE + math.expm1(sigma * log_tilt))
     return -alpha * math.expm1(sigma * log_tilt)
@@ -117,12 +114,6 @@ def _slice_sigma(sigma, log_tilt, counts, rng):
 
 
 @kernel
-def resample_log_u(log_u, alpha, sigma, n, k, rng):
-    """A new log u alone, the other parameters fixed."""
-    return _slice_log_u(log_u, alpha, sigma, n, k, rng)
-
-
-@kernel
 def resample_generalized_gamma(sigma, u, n, counts, rng):
     """New (alpha, sigma, u) given the clusters' counts (k,)."""
     k = counts.shape[0]
@@ -134,28 +125,8 @@ def resample_generalized_gamma(sigma, u, n, counts, rng):
     return rng.standard_gamma(ALPHA_SHAPE + k) / mass_rate, sigma, math.exp(x)
 
 
-def _dirichlet_process(prior: Any, counts: np.ndarray, rng: np.random.Generator, all_of_them: bool) -> Prior:
-    if not all_of_them:
-        return prior
-    return DirichletProcess(resample_dirichlet_process(prior.alpha, counts.sum(), counts.shape[0], rng), prior.u)
-
-
-def _generalized_gamma(prior: Any, counts: np.ndarray, rng: np.random.Generator, all_of_them: bool) -> Prior:
-    n, k = counts.sum(), counts.shape[0]
-    if all_of_them:
-        return GeneralizedGamma(*resample_generalized_gamma(prior.sigma, prior.u, n, counts, rng))
-    log_u = resample_log_u(math.log(prior.u), prior.alpha, prior.sigma, n, k, rng)
-    return GeneralizedGamma(prior.alpha, prior.sigma, math.exp(log_u))
-
-
-RULES: dict[type[Prior], Callable[[Any, np.ndarray, np.random.Generator, bool], Prior]] = {
-    DirichletProcess: _dirichlet_process,
-    GeneralizedGamma: _generalized_gamma,
-}
-
-
 def resample(prior: Prior, counts: np.ndarray, rng: np.random.Generator, hyperparameters: bool = True) -> Prior:
-    """A new prior given the counts (k,) of the clusters.
+    """A new prior given the counts (k,) of the clusters; a prior of another kind stays as it is.
 
     Without `hyperparameters` only u moves: it is part of the model's joint distribution, not a hyperparameter.
 
@@ -163,8 +134,16 @@ def resample(prior: Prior, counts: np.ndarray, rng: np.random.Generator, hyperpa
     >>> prior.alpha > 0
     True
     """
-    rule = RULES.get(type(prior))
-    return prior if rule is None else rule(prior, np.ascontiguousarray(counts, dtype=np.float64), rng, hyperparameters)
+    counts = np.ascontiguousarray(counts, dtype=np.float64)
+    n, k = counts.sum(), counts.shape[0]
+    if isinstance(prior, DirichletProcess) and hyperparameters:
+        return DirichletProcess(resample_dirichlet_process(prior.alpha, n, k, rng), prior.u)
+    if isinstance(prior, GeneralizedGamma) and hyperparameters:
+        return GeneralizedGamma(*resample_generalized_gamma(prior.sigma, prior.u, n, counts, rng))
+    if isinstance(prior, GeneralizedGamma):
+        log_u = _slice_log_u(math.log(prior.u), prior.alpha, prior.sigma, n, k, rng)
+        return GeneralizedGamma(prior.alpha, prior.sigma, math.exp(log_u))
+    return prior
 
 
 def parameter_vector(prior: Prior) -> np.ndarray:

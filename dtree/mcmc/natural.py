@@ -1,19 +1,14 @@
 """Drawing a cluster's parameters from their posterior, as a vector that is linear in an atom's statistics.
 
-All our families are exponential families, so log p(atom | parameters) = natural . statistics, constants included: for the
-slice sampler a component is one row (s,) and an atom's likelihood is a dot product. `draw_natural(family, statistics, rng, out)`
-dispatches on the compiled family's type; zero statistics draw from the prior.
+All our families are exponential families, so log p(atom | parameters) = natural . statistics, constants included: for
+the slice sampler a component is one row (s,) and an atom's likelihood is a dot product. `draw_natural(family,
+statistics, rng, out)` dispatches on the compiled family's type; zero statistics draw from the prior.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from dtree.core.families.bernoulli import CompiledBernoulli
 from dtree.core.families.gaussian_diag import CompiledDiagonalGaussian
@@ -22,34 +17,18 @@ from dtree.core.families.multinomial import FIRST_WORD, CompiledMultinomial
 from dtree.core.families.poisson import CompiledPoisson
 from dtree.core.jit import kernel
 from dtree.core.tree import log_add
+from dtree.core.verbs import implements, verb
 from dtree.mcmc.hyperparameters import log_gamma_variate
 
 _LOG_2PI = math.log(2.0 * math.pi)
-_DRAWS: dict[type, Any] = {}
 
 
+@verb()
 def draw_natural(family: Any, statistics: Any, rng: Any, out: Any) -> None:
     """out (s,) = natural parameters drawn from the posterior given `statistics` (s,)."""
-    _DRAWS[type(family)](family, statistics, rng, out)
 
 
-@overload(draw_natural)
-def _overload_draw_natural(family, statistics, rng, out):
-    if not isinstance(family, types.NamedTuple | types.NamedUniTuple):
-        return None
-    implementation = _DRAWS[family.instance_class]
-    return lambda family, statistics, rng, out: implementation(family, statistics, rng, out)
-
-
-def _draws(compiled: type) -> Callable[[Any], Any]:
-    def add(implementation: Any) -> Any:
-        _DRAWS[compiled] = implementation
-        return implementation
-
-    return add
-
-
-@_draws(CompiledGaussian)
+@implements(draw_natural, CompiledGaussian)
 @kernel
 def _gaussian(family, statistics, rng, out):
     """Precision ~ Wishart by Bartlett's decomposition, mean given precision."""
@@ -91,7 +70,7 @@ def _gaussian(family, statistics, rng, out):
             position += 1
 
 
-@_draws(CompiledDiagonalGaussian)
+@implements(draw_natural, CompiledDiagonalGaussian)
 @kernel
 def _diagonal_gaussian(family, statistics, rng, out):
     d = family.shape.shape[0]
@@ -108,7 +87,7 @@ def _diagonal_gaussian(family, statistics, rng, out):
         out[1 + d + j] = -0.5 * precision
 
 
-@_draws(CompiledBernoulli)
+@implements(draw_natural, CompiledBernoulli)
 @kernel
 def _bernoulli(family, statistics, rng, out):
     out[0] = 0.0
@@ -120,7 +99,7 @@ def _bernoulli(family, statistics, rng, out):
         out[1 + j] = log_a - log_b
 
 
-@_draws(CompiledMultinomial)
+@implements(draw_natural, CompiledMultinomial)
 @kernel
 def _multinomial(family, statistics, rng, out):
     out[0], out[1], out[2] = 0.0, 1.0, 0.0
@@ -133,7 +112,7 @@ def _multinomial(family, statistics, rng, out):
         out[FIRST_WORD + v] -= log_total
 
 
-@_draws(CompiledPoisson)
+@implements(draw_natural, CompiledPoisson)
 @kernel
 def _poisson(family, statistics, rng, out):
     out[0], out[1] = 0.0, 1.0

@@ -1,7 +1,5 @@
 """What a sweep of tree-guided MCMC consists of."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 FULL_SWEEP_ATOMS = 2000  # at most so many atoms are visited by full sweeps per sweep, on average
@@ -17,18 +15,9 @@ class Plan(NamedTuple):
     visits: int  # Gibbs moves of restless atoms
     full_sweep_share: float  # of sweeps whose Gibbs moves visit all atoms instead
 
-    def chance_of_full_sweep(self, m: int) -> float:
-        """The share of full Gibbs sweeps over m atoms."""
-        return min(self.full_sweep_share, FULL_SWEEP_ATOMS / m)
 
-
-# As long as a chain is young most moves are splits and merges, which find the large clusters, and full Gibbs sweeps; later they are
-# rarely accepted, and the others mix.
+# As long as a chain is young most moves are splits and merges, which find the large clusters, and full Gibbs sweeps;
+# later they are rarely accepted, and the others mix.
 EAGER_SWEEPS = 200
 YOUNG, LATER = Plan(20, 10, 50, 20, 200, 0.4), Plan(2, 4, 50, 50, 100, 0.02)
 PAPER_SIZE = Plan(20, 0, 0, 0, 100, 0.0)  # as much as [LC15] does in a sweep, to compare speeds
-
-
-def plan_at(age: int) -> Plan:
-    """The plan of a chain that has made so many sweeps."""
-    return YOUNG if age < EAGER_SWEEPS else LATER

@@ -1,11 +1,9 @@
 """One partition out of many draws: the draw with the smallest expected loss against all of them.
 
-Binder's loss counts pairs of rows on which two partitions disagree; the variation of information compares them as codes and
-is kinder to partitions with a few stray rows. Both follow from the contingency table of two partitions, so no n x n matrix is
-ever made.
+Binder's loss counts pairs of rows on which two partitions disagree; the variation of information compares them as
+codes and is kinder to partitions with a few stray rows. Both follow from the contingency table of two partitions, so
+no n x n matrix is ever made.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 
@@ -13,39 +11,14 @@ import numpy as np
 from scipy import sparse
 from scipy.special import xlogy
 
-LOSSES = ("vi", "binder")
+from dtree.core.checks import named
+
+LOSSES: dict[str, Callable[..., np.ndarray]] = {"vi": lambda counts: xlogy(counts, counts), "binder": np.square}
+# Comparing all candidates with all draws costs their product; more of either hardly changes the choice.
 _MOST_CANDIDATES = 200
 _MOST_DRAWS = 400
 _MOST_BLOCKS = 20_000  # a matrix of 3 GB
-_MOST_PAIRS = 200_000_000
-
-
-def _contingency(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights of the non-empty cells of the table of two labellings, and of its rows and columns."""
-    width = int(b.max()) + 1
-    cells = np.bincount(a.astype(np.int64) * width + b, weights=weight)
-    return cells[cells > 0], np.bincount(a, weights=weight), np.bincount(b, weights=weight)
-
-
-def _n_log_n(counts: np.ndarray) -> np.ndarray:
-    return xlogy(counts, counts)
-
-
-def partition_distance(a: np.ndarray, b: np.ndarray, weight: np.ndarray | None = None, loss: str = "vi") -> float:
-    """Distance of two labellings (n,): variation of information in nats, or the share of pairs that disagree.
-
-    >>> a, b = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])
-    >>> round(partition_distance(a, b), 4), partition_distance(a, b, loss="binder")
-    (0.3466, 0.125)
-    """
-    weight = np.ones(a.shape[0]) if weight is None else weight
-    cells, rows, columns = _contingency(a, b, weight)
-    n = weight.sum()
-    if loss == "binder":
-        return float((rows @ rows + columns @ columns - 2.0 * cells @ cells) / n**2)
-    if loss == "vi":
-        return max(0.0, float((_n_log_n(rows).sum() + _n_log_n(columns).sum() - 2.0 * _n_log_n(cells).sum()) / n))
-    raise ValueError(f"unknown loss '{loss}': use one of {', '.join(LOSSES)}")
+_MOST_PAIRS = 200_000_000  # listed with their rows and shares, another 3 GB
 
 
 def best_partition(labels: np.ndarray, weight: np.ndarray | None = None, loss: str = "vi") -> np.ndarray:
@@ -56,20 +29,19 @@ def best_partition(labels: np.ndarray, weight: np.ndarray | None = None, loss: s
     >>> best_partition(np.array([[0, 0, 1], [0, 0, 1], [0, 1, 1]])).tolist()
     [0, 0, 1]
     """
-    if loss not in LOSSES:
-        raise ValueError(f"unknown loss '{loss}': use one of {', '.join(LOSSES)}")
-    draws, times = np.unique(labels[_evenly(labels.shape[0], _MOST_DRAWS)], axis=0, return_counts=True)
-    candidates = np.unique(labels[_evenly(labels.shape[0], _MOST_CANDIDATES)], axis=0)
+    value = named(LOSSES, loss, "loss")
+    draws, times = np.unique(labels[evenly(labels.shape[0], _MOST_DRAWS)], axis=0, return_counts=True)
+    candidates = np.unique(labels[evenly(labels.shape[0], _MOST_CANDIDATES)], axis=0)
     block, first = inseparable_blocks(np.vstack([draws, candidates]))
     weight = np.bincount(block, weights=weight).astype(np.float64)
-    costs = _costs(candidates[:, first], draws[:, first], times, weight, _n_log_n if loss == "vi" else np.square)
+    costs = _costs(candidates[:, first], draws[:, first], times, weight, value)
     return candidates[int(np.argmin(costs))].astype(np.int64)
 
 
 def _costs(
     candidates: np.ndarray, draws: np.ndarray, times: np.ndarray, weight: np.ndarray, value: Callable[..., np.ndarray]
 ) -> list[float]:
-    """What of the summed distances to draws (d, b), the k-th of them seen times[k] times, depends on the candidate (c, b).
+    """What of the summed distances to draws (d, b), the k-th seen times[k] times, depends on the candidate (c, b).
 
     One sparse product gives the tables of a candidate against all draws: columns are the clusters of all draws.
     """
@@ -88,7 +60,8 @@ def _costs(
     return costs
 
 
-def _evenly(total: int, most: int) -> np.ndarray:
+def evenly(total: int, most: int) -> np.ndarray:
+    """The numbers of at most so many of `total` draws, evenly chosen."""
     return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
 
 
@@ -128,8 +101,8 @@ def sparse_coclustering(labels: np.ndarray, least: float) -> sparse.csr_array:
     block, first = inseparable_blocks(labels)
     if first.shape[0] > _MOST_BLOCKS:
         raise ValueError(
-            f"the draws part the rows into {first.shape[0]} blocks, too many to compare: pass the numbers of some rows, or thin "
-            "the draws"
+            f"the draws part the rows into {first.shape[0]} blocks, too many to compare: "
+            "pass the numbers of some rows, or thin the draws"
         )
     between = coclustering(labels[:, first])
     between[between < least] = 0.0

@@ -1,18 +1,18 @@
 """What a chain is about: a model, atoms, and the workspace in which compiled steps run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from dtree.core.families.base import _log_marginal_rows
 from dtree.core.model import CompiledModel, Model
-from dtree.core.priors import DirichletProcess, Prior
-from dtree.core.priors.generalized_gamma import CompiledGeneralizedGamma
-from dtree.mcmc.clusters import Acceptance, Work, canonical, load_partition, log_worth_of_all, make_work
+from dtree.core.priors import Prior
+from dtree.mcmc.clusters import Acceptance, Work, canonical, load_partition, make_work
 from dtree.mcmc.hyperparameters import from_parameter_vector, parameter_vector, resample
+from dtree.mcmc.scores import refresh_slots
+from dtree.mcmc.worth import log_worth_of_all
 
 _TABLE = 65_536  # tables are rebuilt at every sweep, so they stay short; larger counts call lgamma
 
@@ -21,7 +21,9 @@ class Problem:
     """A model and atoms (m, s), with everything that is computed from them once.
 
     >>> from dtree.core.families import Poisson
-    >>> problem = Problem(Model(Poisson([1.0], [1.0]), DirichletProcess(1.0)), np.array([[1.0, 0.0, 1.0], [1.0, 0.0, 2.0]]))
+    >>> from dtree.core.priors import DirichletProcess
+    >>> model = Model(Poisson([1.0], [1.0]), DirichletProcess(1.0))
+    >>> problem = Problem(model, np.array([[1.0, 0.0, 1.0], [1.0, 0.0, 2.0]]))
     >>> problem.n, problem.m
     (2.0, 2)
     """
@@ -37,23 +39,13 @@ class Problem:
         self.counts = model.counts(self.atoms)
         self.n = float(self.counts.sum())
         self.family = model.family.compile(self.total, model.coarsening)
-        from dtree.core.families.base import _log_marginal_rows
-
         self.log_alone = _log_marginal_rows(self.family, self.atoms)
         self.acceptance = Acceptance(np.zeros(1, dtype=np.bool_), np.zeros((3, 3)))
         self._work: Work | None = None
 
-    def compile_prior(self, prior: Prior) -> Any:
-        """The prior for kernels. Both of ours take the same type, so kernels compile once, not twice."""
-        largest = min(self.n, _TABLE - 1)
-        if isinstance(prior, DirichletProcess):
-            compiled = prior.compile(largest)
-            return CompiledGeneralizedGamma(compiled.log_alpha, 0.0, compiled.log_tilt, compiled.table)
-        return prior.compile(largest)
-
     def compile(self, prior: Prior) -> CompiledModel:
         """The model at another prior."""
-        return CompiledModel(self.family, self.compile_prior(prior), 1.0 / self.model.coarsening)
+        return CompiledModel(self.family, prior.compile(min(self.n, _TABLE - 1)), 1.0 / self.model.coarsening)
 
     def prior_at(self, vector: np.ndarray) -> Prior:
         """The prior at a vector of parameters, as kept in a chain's state."""
@@ -77,14 +69,12 @@ class Problem:
         new = self._room_for(work.model, 2 * work.clusters.columns.shape[1])
         load_partition(new, work.labels)
         new.clusters.columns[:, :k] = work.clusters.columns[:, :k]
-        from dtree.mcmc.clusters import refresh_all
-
-        refresh_all(new)
+        refresh_slots(new.cache, new.model.family, new.clusters, 0, k)
         self._work = new
         return new
 
     def repeat(self, work: Work, moves: Callable[..., int], count: int, *arguments: Any) -> Work:
-        """Call moves(work, *arguments[:-1], begin, rng) until `count` moves are done, growing the workspace as needed."""
+        """Call moves(work, *arguments[:-1], begin, rng) until `count` are done, growing the workspace as needed."""
         *rest, rng = arguments
         done = moves(work, *rest, 0, rng)
         while done < count:
@@ -92,14 +82,14 @@ class Problem:
             done = moves(work, *rest, done, rng)
         return work
 
-    def finish(self, work: Work, prior: Prior, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+    def finish(self, work: Work, prior: Prior, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """End of a sweep: canonical labels, the resampled prior's vector, log joint at the new prior."""
         k = int(work.clusters.open[0])
         counts = np.rint(work.clusters.columns[0, :k] / self.model.coarsening)
         log_likelihood = float(work.clusters.log_marginal[:k].sum())
         prior = resample(prior, counts, rng, self.resample_hyperparameters)
         log_joint = prior.log_normaliser(self.n) + float(prior.log_kappa(counts).sum()) + log_likelihood
-        return canonical(work.labels), parameter_vector(prior), log_joint
+        return canonical(work.labels), parameter_vector(prior), np.array(log_joint)
 
     def log_joint(self, labels: np.ndarray, prior: Prior) -> float:
         """log p(X, partition), jointly with u where the prior has one."""

@@ -1,10 +1,8 @@
 """The one loop of all samplers: a chain is a function (problem, seed, checkpoint) -> (draws, checkpoint).
 
-A checkpoint is a dictionary of plain arrays: the sampler's state, the generator's state and the number of sweeps done. Running
-a chain in one go or stopping and resuming it anywhere gives the same draws, bit for bit.
+A checkpoint is a dictionary of plain arrays: the sampler's state, the generator's state and the number of sweeps
+done. Running a chain in one go or stopping and resuming it anywhere gives the same draws, bit for bit.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable
@@ -61,9 +59,8 @@ def sampler_named(name: str) -> Sampler:
 def generator_to_array(rng: np.random.Generator) -> np.ndarray:
     """State of a PCG64 generator as six unsigned numbers."""
     state = rng.bit_generator.state
-    low = (1 << 64) - 1
     numbers = [state["state"]["state"], state["state"]["inc"]]
-    halves = [half for number in numbers for half in (number & low, number >> 64)]
+    halves = [half for number in numbers for half in (number % 2**64, number >> 64)]
     return np.array([*halves, state["has_uint32"], state["uinteger"]], dtype=np.uint64)
 
 
@@ -77,12 +74,8 @@ def generator_from_array(array: np.ndarray) -> np.random.Generator:
     """
     a, b, c, d, has_uint32, uinteger = (int(number) for number in array)
     bits = np.random.PCG64()
-    bits.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": a | b << 64, "inc": c | d << 64},
-        "has_uint32": has_uint32,
-        "uinteger": uinteger,
-    }
+    state: Any = {"state": a | b << 64, "inc": c | d << 64}
+    bits.state = {"bit_generator": "PCG64", "state": state, "has_uint32": has_uint32, "uinteger": uinteger}
     return np.random.Generator(bits)
 
 
@@ -104,8 +97,8 @@ def begin_at(
     state = sampler_named(sampler).function("init")(problem, labels, prior, rng)
     if not np.isfinite(state.log_joint):
         raise ValueError(
-            f"chain {chain} cannot start: the log joint of its first partition is {float(state.log_joint)}; rescale the "
-            "data, or give a family whose hyperparameters fit them"
+            f"chain {chain} cannot start: the log joint of its first partition is {float(state.log_joint)}; "
+            "rescale the data, or give a family whose hyperparameters fit them"
         )
     return _checkpoint(state, rng, 0)
 
@@ -115,16 +108,13 @@ def _checkpoint(state: Any, rng: np.random.Generator, sweep: int) -> Checkpoint:
     return {**arrays, "generator": generator_to_array(rng), "sweep": np.array(sweep)}
 
 
-def _rebuilds(warmup: int) -> set[int]:
-    """Sweeps at which a guide is rebuilt, fixed in advance: a greedy tree may hide a cluster, but seldom twice."""
-    return {20, 60, 180, warmup // 4, warmup // 2} - {0}
-
-
 def _with_new_guide(
     problem: Problem, rebuild: Callable[..., Any], state: Any, rng: np.random.Generator, warming: bool
 ) -> Any:
-    """The state with a new guide: in the warm-up at its own hyperparameters, later at those of the model, since a guide that knew of the
-    state would no longer leave the posterior invariant."""
+    """The state with a new guide: in the warm-up at its own hyperparameters, later at those of the model.
+
+    A guide that knew of the state would no longer leave the posterior invariant.
+    """
     if warming:
         return rebuild(problem, state, rng)
     fixed = state._replace(prior=parameter_vector(problem.model.prior))
@@ -158,8 +148,10 @@ def run_chain(
     rng = generator_from_array(checkpoint["generator"])
     state = state_type(*(checkpoint[f"state_{name}"].copy() for name in state_type._fields))
     first = int(checkpoint["sweep"])
-    rebuilds = _rebuilds(warmup) if hasattr(import_module(rule.module), "rebuild") else set()
-    kept: list[tuple[np.ndarray, np.ndarray, float, int, float]] = []
+    # A guide is rebuilt at sweeps that are fixed in advance: a greedy tree may hide a cluster, but seldom twice.
+    guided = hasattr(import_module(rule.module), "rebuild")
+    rebuilds = {20, 60, 180, warmup // 4, warmup // 2} - {0} if guided else set()
+    kept: list[tuple[Any, ...]] = []  # the fields of Draws
     began = clock()
     sweep = first
     for sweep in range(first, first + sweeps):
@@ -169,24 +161,13 @@ def run_chain(
         elapsed = clock() - began
         if sweep >= warmup and (sweep - warmup) % thin == 0:
             k = int(state.labels.max()) + 1
-            kept.append((state.labels.astype(smallest_type(k)), state.prior, float(state.log_joint), k, elapsed))
+            kept.append(
+                (state.labels.astype(np.min_scalar_type(k - 1)), state.prior, float(state.log_joint), k, elapsed)
+            )
         if time_limit is not None and elapsed > time_limit:
             break
     done = sweep + 1 if sweeps > 0 else first
-    return _stack(kept, problem.m, checkpoint["state_prior"].shape[0]), _checkpoint(state, rng, done)
-
-
-def smallest_type(k: int) -> np.dtype:
-    """The smallest unsigned type for labels below k.
-
-    >>> smallest_type(256), smallest_type(257)
-    (dtype('uint8'), dtype('uint16'))
-    """
-    return np.min_scalar_type(max(k - 1, 0))
-
-
-def _stack(kept: list[tuple[np.ndarray, np.ndarray, float, int, float]], m: int, p: int) -> Draws:
-    if not kept:
-        return Draws(np.empty((0, m), np.uint8), np.empty((0, p)), np.empty(0), np.empty(0, np.int64), np.empty(0))
-    labels, prior, log_joint, n_clusters, seconds = zip(*kept)
-    return Draws(np.stack(labels), np.stack(prior), np.array(log_joint), np.array(n_clusters), np.array(seconds))
+    m, p = problem.m, state.prior.shape[0]
+    none = Draws(np.empty((0, m), np.uint8), np.empty((0, p)), np.empty(0), np.empty(0, np.int64), np.empty(0))
+    draws = Draws(*(np.array(values) for values in zip(*kept))) if kept else none
+    return draws, _checkpoint(state, rng, done)

@@ -1,16 +1,15 @@
 """Fast join and leave gains of the full Gaussian family.
 
-An atom whose rows are all equal (a point, or a weighted point) changes a cluster's posterior scale matrix S by a matrix of
-rank one, so with the inverse Cholesky factor of S at hand
+An atom whose rows are all equal (a point, or a weighted point) changes a cluster's posterior scale matrix S by a
+matrix of rank one, so with the inverse Cholesky factor of S at hand
 
-    log p(c + x) - log p(c) = count terms - w/2 log det S - (dof + n + w)/2 log1p(q),   q = w kappa/(kappa + w) |L^-1 (x - mean)|^2
+    log p(c + x) - log p(c) = count terms - w/2 log det S - (dof + n + w)/2 log1p(q),   q = w kappa/(kappa + w) |L^-1
+    (x - mean)|^2
 
-with kappa = strength + n. Factors are kept one cluster per column, so the squared distances of one atom to all clusters are a
-few contiguous vectorised loops. Taking x away is the same with a minus sign, so an atom that stays where it was costs no
-factorisation. Atoms with a scatter of their own go through the batched marginals of the family.
+with kappa = strength + n. Factors are kept one cluster per column, so the squared distances of one atom to all
+clusters are a few contiguous vectorised loops. Taking x away is the same with a minus sign, so an atom that stays
+where it was costs no factorisation. Atoms with a scatter of their own go through the batched marginals of the family.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -20,10 +19,9 @@ import numpy as np
 from dtree.core.families.gaussian_kernels import CompiledGaussian
 from dtree.core.families.gaussian_kernels import _count_term as count_term
 from dtree.core.jit import DOT_PRODUCT_MATH, kernel
-from dtree.core.verbs import log_marginal, log_marginal_merged
-from dtree.mcmc.scores import caches, join_gains, leave_gain, refresh_slots, speaks
-
-_SMALLEST_REMAINDER = 1e-4  # below this share of the determinant a removal is computed afresh
+from dtree.core.removal import SMALLEST_REMAINDER
+from dtree.core.verbs import implements
+from dtree.mcmc.scores import gain_from_statistics, gains_by_merging, join_gains, leave_gain, make_cache, refresh_slots
 
 
 class GaussianCache(NamedTuple):
@@ -45,7 +43,7 @@ class GaussianCache(NamedTuple):
     row: np.ndarray  # (s,) scratch
 
 
-@caches(CompiledGaussian)
+@implements(make_cache, CompiledGaussian)
 def gaussian_cache(family: CompiledGaussian, atoms: np.ndarray, capacity: int) -> GaussianCache:
     """Make the cache; an atom counts as equal rows when its scatter is zero up to rounding."""
     d = family.pull.shape[0]
@@ -55,25 +53,13 @@ def gaussian_cache(family: CompiledGaussian, atoms: np.ndarray, capacity: int) -
     diagonal = second[:, a == b]
     magnitude = np.sqrt(diagonal[:, a] * diagonal[:, b])
     same_rows = np.all(np.abs(second - point[:, a] * point[:, b]) <= 1e-13 * (1e-3 + magnitude), axis=1)
-    return GaussianCache(
-        point=np.ascontiguousarray(point),
-        same_rows=same_rows,
-        mean=np.zeros((d, capacity)),
-        factor=np.zeros((d * (d + 1) // 2, capacity)),
-        log_det=np.zeros(capacity),
-        unit=float(np.median(atoms[:, 0])),
-        unit_base=np.zeros(capacity),
-        unit_exponent=np.zeros(capacity),
-        unit_shrink=np.zeros(capacity),
-        distance=np.zeros(capacity),
-        projected=np.zeros(capacity),
-        difference=np.zeros((d, capacity)),
-        matrix=np.zeros((d, d)),
-        row=np.zeros(atoms.shape[1]),
-    )
+    mean, factor, log_det = np.zeros((d, capacity)), np.zeros((a.shape[0], capacity)), np.zeros(capacity)
+    unit = float(np.median(atoms[:, 0])), *np.zeros((3, capacity))
+    scratch = *np.zeros((2, capacity)), np.zeros((d, capacity)), np.zeros((d, d)), np.zeros(atoms.shape[1])
+    return GaussianCache(np.ascontiguousarray(point), same_rows, mean, factor, log_det, *unit, *scratch)
 
 
-@speaks(refresh_slots, GaussianCache)
+@implements(refresh_slots, GaussianCache)
 @kernel
 def _refresh_slots(cache, family, clusters, start, stop):
     for k in range(start, stop):
@@ -124,8 +110,8 @@ def _refresh(cache, family, clusters, k):
 def _distances(point, mean, factor, difference, projected, distance, i, count):
     """distance[k] = |L_k^-1 (x_i - mean_k)|^2 for k < count.
 
-    Plain two-dimensional indexing from 0, so the loops vectorise and no slice costs a reference count; bare arrays, since
-    handing over a whole tuple of arrays takes longer than the work of a small problem.
+    Plain two-dimensional indexing from 0, so the loops vectorise and no slice costs a reference count; bare arrays,
+    since handing over a whole tuple of arrays takes longer than the work of a small problem.
     """
     d = mean.shape[0]
     for k in range(count):
@@ -184,20 +170,17 @@ def _gain_of(cache, family, clusters, weight, k, distance):
     return base - 0.5 * (family.dof + count + weight) * math.log1p(q)
 
 
-@speaks(join_gains, GaussianCache)
+@implements(join_gains, GaussianCache)
 @kernel
 def _join(cache, family, clusters, atoms, i, start, stop, slack, out):
     if not cache.same_rows[i]:
-        log_marginal_merged(family, clusters.columns, atoms[i], start, stop, out)
-        for k in range(start, stop):
-            out[k] -= clusters.log_marginal[k]
+        gains_by_merging(family, clusters, atoms[i], start, stop, out)
         return
     weight = atoms[i, 0]
     if start > 0 or weight != cache.unit or slack == np.inf:
         for k in range(start, stop):
-            out[k] = _gain_of(
-                cache, family, clusters, weight, k, _distance_to(cache.point, cache.mean, cache.factor, i, k)
-            )
+            distance = _distance_to(cache.point, cache.mean, cache.factor, i, k)
+            out[k] = _gain_of(cache, family, clusters, weight, k, distance)
         return
     q, base, exponent = cache.distance, cache.unit_base, cache.unit_exponent
     _distances(cache.point, cache.mean, cache.factor, cache.difference, cache.projected, q, i, stop)
@@ -208,22 +191,17 @@ def _join(cache, family, clusters, atoms, i, start, stop, slack, out):
             top = k
     floor = base[top] - exponent[top] * math.log1p(q[top]) - slack
     for k in range(stop):
-        if out[k] >= floor:
-            out[k] = base[k] - exponent[k] * math.log1p(q[k])
-        else:
-            out[k] = -np.inf
+        out[k] = base[k] - exponent[k] * math.log1p(q[k]) if out[k] >= floor else -np.inf
 
 
-@speaks(leave_gain, GaussianCache)
+@implements(leave_gain, GaussianCache)
 @kernel
 def _leave(cache, family, clusters, atoms, i, k):
     count, weight = clusters.columns[0, k], atoms[i, 0]
     if cache.same_rows[i]:
         kappa = family.strength + count
         remainder = 1.0 - weight * kappa / (kappa - weight) * _distance_to(cache.point, cache.mean, cache.factor, i, k)
-        if remainder > _SMALLEST_REMAINDER:
+        if remainder > SMALLEST_REMAINDER:
             gain = count_term(family, count) - count_term(family, count - weight) - 0.5 * weight * cache.log_det[k]
             return gain + 0.5 * (family.dof + count - weight) * math.log(remainder)
-    for s in range(cache.row.shape[0]):
-        cache.row[s] = clusters.columns[s, k] - atoms[i, s]
-    return clusters.log_marginal[k] - log_marginal(family, cache.row)
+    return gain_from_statistics(cache, family, clusters, atoms, i, k)

@@ -1,11 +1,10 @@
 """Fast gains of the multinomial family: only the words that an atom holds are touched.
 
-A word that an atom holds t times adds log Gamma(a + c + t) / Gamma(a + c) to the gain of joining a cluster that has it c times:
-a product of t factors. Over a few dozen words the factors are multiplied up, one cluster beside the other in contiguous memory,
-before one logarithm is taken of their product. Many or fractional (coarsened) times go through the family's table.
+A word that an atom holds t times adds log Gamma(a + c + t) / Gamma(a + c) to the gain of joining a cluster that has
+it c times: a product of t factors. Over a few dozen words the factors are multiplied up, one cluster beside the other
+in contiguous memory, before one logarithm is taken of their product. Many or fractional (coarsened) times go through
+the family's table.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -15,17 +14,8 @@ import numpy as np
 from dtree.core.families.multinomial import FIRST_WORD, CompiledMultinomial
 from dtree.core.jit import kernel
 from dtree.core.tables import log_gamma_ratio
-from dtree.mcmc.scores import (
-    block_gains,
-    caches,
-    join_gains,
-    leave_gain,
-    log_likelihood,
-    put_atom,
-    refresh_slots,
-    shift_atom,
-    speaks,
-)
+from dtree.core.verbs import implements
+from dtree.mcmc import scores
 
 LONGEST_PRODUCT = 16  # a word held more often is looked up instead
 LARGEST_LOG = 690.0  # a product of doubles whose log stays within this neither overflows nor vanishes
@@ -43,7 +33,7 @@ class MultinomialCache(NamedTuple):
     product: np.ndarray  # (capacity,) scratch
 
 
-@caches(CompiledMultinomial)
+@implements(scores.make_cache, CompiledMultinomial)
 def multinomial_cache(family: CompiledMultinomial, atoms: np.ndarray, capacity: int) -> MultinomialCache:
     """Compress the rows of atoms (m, s)."""
     row, word = np.nonzero(atoms[:, FIRST_WORD:])
@@ -67,7 +57,7 @@ def _log_gamma(x):
 
 @kernel
 def _begin_gains(family, held, log_coefficient, words, product, out):
-    """out[k] = the part of the gain that depends on totals alone, of clusters that hold held[k] words; products become 1."""
+    """out[k] = the part of the gain that depends on totals alone, clusters holding held[k] words; products become 1."""
     total = family.concentration_total
     for k in range(out.shape[0]):
         out[k] = log_coefficient + _log_gamma(total + held[k]) - _log_gamma(total + held[k] + words)
@@ -85,8 +75,8 @@ def _take_logs(product, out):
 def _add_word(words, v, counts, times, most, spent, product, out):
     """Let the gains take in a word held so many times, by clusters that have it counts[k] times.
 
-    `spent` bounds |log product|, of which this word takes at most `most`; the new bound is returned. All arrays begin with the
-    first cluster asked for: loops from 0 vectorise.
+    `spent` bounds |log product|, of which this word takes at most `most`; the new bound is returned. All arrays begin
+    with the first cluster asked for: loops from 0 vectorise.
     """
     if words.per_count != 1.0 or times > LONGEST_PRODUCT or times != math.floor(times) or most > LARGEST_LOG:
         alone = log_gamma_ratio(words, v, times)
@@ -117,7 +107,7 @@ def _multiply(product, counts, shift, times):
             product[k] *= counts[k] + shift
 
 
-@speaks(shift_atom, MultinomialCache)
+@implements(scores.shift_atom, MultinomialCache)
 @kernel
 def _shift(cache, clusters, atoms, i, k, sign):
     for s in range(FIRST_WORD):
@@ -126,14 +116,12 @@ def _shift(cache, clusters, atoms, i, k, sign):
         clusters.columns[FIRST_WORD + cache.word[entry], k] += sign * cache.times[entry]
 
 
-@speaks(refresh_slots, MultinomialCache)
+@implements(scores.refresh_slots, MultinomialCache)
 @kernel
 def _refresh(cache, family, clusters, start, stop):
-    columns, log_marginal = clusters.columns, clusters.log_marginal
+    columns, log_marginal, total = clusters.columns, clusters.log_marginal, family.concentration_total
     for k in range(start, stop):
-        log_marginal[k] = (
-            family.log_gamma_total - _log_gamma(family.concentration_total + columns[2, k]) + columns[1, k]
-        )
+        log_marginal[k] = family.log_gamma_total - _log_gamma(total + columns[2, k]) + columns[1, k]
     for v in range(family.words.shift.shape[0]):
         for k in range(start, stop):
             count = columns[FIRST_WORD + v, k]
@@ -141,13 +129,12 @@ def _refresh(cache, family, clusters, start, stop):
                 log_marginal[k] += log_gamma_ratio(family.words, v, count)
 
 
-@speaks(put_atom, MultinomialCache)
+@implements(scores.put_atom, MultinomialCache)
 @kernel
 def _put(cache, family, clusters, atoms, i, k, sign):
-    total, columns = family.concentration_total, clusters.columns
-    gain = (
-        sign * atoms[i, 1] + _log_gamma(total + columns[2, k]) - _log_gamma(total + columns[2, k] + sign * atoms[i, 2])
-    )
+    columns = clusters.columns
+    held = family.concentration_total + columns[2, k]
+    gain = sign * atoms[i, 1] + _log_gamma(held) - _log_gamma(held + sign * atoms[i, 2])
     for s in range(FIRST_WORD):
         columns[s, k] += sign * atoms[i, s]
     for entry in range(cache.start[i], cache.start[i + 1]):
@@ -159,34 +146,35 @@ def _put(cache, family, clusters, atoms, i, k, sign):
     clusters.log_marginal[k] += gain
 
 
-@speaks(join_gains, MultinomialCache)
+@kernel
+def _gains(cache, family, columns, log_coefficient, n_words, words, times, out):
+    """out[k] = gain of clusters (s, k) by a text of n_words words, words[e] of them held times[e] times."""
+    product = cache.product[: out.shape[0]]
+    _begin_gains(family, columns[2], log_coefficient, n_words, product, out)
+    spent = 0.0
+    for entry in range(words.shape[0]):
+        v, held = words[entry], times[entry]
+        counts, most = columns[FIRST_WORD + v], held * cache.reach[v]
+        spent = _add_word(family.words, v, counts, held, most, spent, product, out)
+    _take_logs(product, out)
+
+
+@implements(scores.join_gains, MultinomialCache)
 @kernel
 def _join(cache, family, clusters, atoms, i, start, stop, slack, out):
-    columns, product, gains = clusters.columns, cache.product[start:stop], out[start:stop]
-    _begin_gains(family, columns[2, start:stop], atoms[i, 1], atoms[i, 2], product, gains)
-    spent = 0.0
-    for entry in range(cache.start[i], cache.start[i + 1]):
-        v, times = cache.word[entry], cache.times[entry]
-        counts = columns[FIRST_WORD + v, start:stop]
-        spent = _add_word(family.words, v, counts, times, times * cache.reach[v], spent, product, gains)
-    _take_logs(product, gains)
+    words, times = cache.word[cache.start[i] : cache.start[i + 1]], cache.times[cache.start[i] : cache.start[i + 1]]
+    _gains(cache, family, clusters.columns[:, start:stop], atoms[i, 1], atoms[i, 2], words, times, out[start:stop])
 
 
-@speaks(block_gains, MultinomialCache)
+@implements(scores.block_gains, MultinomialCache)
 @kernel
 def _block(cache, family, clusters, block, stop, out):
-    columns, product, gains = clusters.columns, cache.product[:stop], out[:stop]
-    _begin_gains(family, columns[2, :stop], block[1], block[2], product, gains)
-    spent = 0.0
-    for v in range(family.words.shift.shape[0]):
-        times = block[FIRST_WORD + v]
-        if times != 0.0:
-            counts = columns[FIRST_WORD + v, :stop]
-            spent = _add_word(family.words, v, counts, times, times * cache.reach[v], spent, product, gains)
-    _take_logs(product, gains)
+    words = np.flatnonzero(block[FIRST_WORD:])
+    times = block[FIRST_WORD:][words]
+    _gains(cache, family, clusters.columns[:, :stop], block[1], block[2], words, times, out[:stop])
 
 
-@speaks(leave_gain, MultinomialCache)
+@implements(scores.leave_gain, MultinomialCache)
 @kernel
 def _leave(cache, family, clusters, atoms, i, k):
     total = family.concentration_total
@@ -199,7 +187,7 @@ def _leave(cache, family, clusters, atoms, i, k):
     return gain
 
 
-@speaks(log_likelihood, MultinomialCache)
+@implements(scores.log_likelihood, MultinomialCache)
 @kernel
 def _likelihood(cache, atoms, i, natural):
     total = 0.0

@@ -1,18 +1,16 @@
-"""Slice sampling of the mixing measure itself (Griffin & Walker 2011, after Kalli, Griffin & Walker 2011 and Walker 2007).
+"""Slice sampling of the mixing measure itself (Griffin & Walker 2011, after Kalli et al. 2011 and Walker 2007).
 
-Given the partition and u the random measure is drawn: a jump w_c ~ Gamma(n_c - sigma, 1 + u) and parameters for each cluster,
-and a Poisson process of further jumps. A slice variable s_i ~ U(0, w_{z_i}) per atom makes only the jumps above the smallest
-slice matter, so finitely many are drawn (by thinning); then every atom chooses among the jumps above its slice by its
-likelihood. The measure is dropped after each sweep and u is drawn given the partition alone, with the measure integrated out, so
-no jump below the slices is ever needed. The Dirichlet process is the case sigma = 0. An atom of several rows
-carries w to the power of its count, of which the slice takes one.
+Given the partition and u the random measure is drawn: a jump w_c ~ Gamma(n_c - sigma, 1 + u) and parameters for each
+cluster, and a Poisson process of further jumps. A slice variable s_i ~ U(0, w_{z_i}) per atom makes only the jumps
+above the smallest slice matter, so finitely many are drawn (by thinning); then every atom chooses among the jumps
+above its slice by its likelihood. The measure is dropped after each sweep and u is drawn given the partition alone,
+with the measure integrated out, so no jump below the slices is ever needed. The Dirichlet process is the case sigma =
+0. An atom of several rows carries w to the power of its count, of which the slice takes one.
 
-With sigma near 1 a singleton's jump can be so small that millions of unused jumps lie above its slice. Such a sweep is skipped:
-whether it is depends on the slices alone and not on the labels, so the posterior stays invariant, but mixing suffers. That is
-a weakness of the method; the marginal samplers do not have it.
+With sigma near 1 a singleton's jump can be so small that millions of unused jumps lie above its slice. Such a sweep
+is skipped: whether it is depends on the slices alone and not on the labels, so the posterior stays invariant, but
+mixing suffers. That is a weakness of the method; the marginal samplers do not have it.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -20,26 +18,27 @@ import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
-from dtree.mcmc.clusters import canonical, draw_index
+from dtree.mcmc.clusters import canonical
 from dtree.mcmc.gibbs import State, init
 from dtree.mcmc.hyperparameters import log_gamma_variate, log_one_plus_exp
 from dtree.mcmc.natural import draw_natural
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.scores import log_likelihood
+from dtree.mcmc.worth import draw_index
 
 __all__ = ["State", "init", "step"]
 
 _MOST_JUMPS = 50_000  # expected number above the lowest slice
 _MOST_PARAMETERS = 25_000_000  # of all jumps together: 200 MB
-_LEAST_LOG = -600.0
+_LEAST_LOG = -600.0  # exp of it is still a number
 
 
 @kernel
 def draw_jumps(log_lowest, log_front, sigma, rng):
-    """Jumps v above exp(log_lowest) of a Poisson process with intensity front v^(-1-sigma) e^-v, in increasing order, in logs.
+    """Logs of the jumps v above exp(log_lowest) of a Poisson process with intensity front v^(-1-sigma) e^-v, rising.
 
-    From a point t upwards the intensity lies below front t^(-1-sigma) e^-v, whose next point is a transformed exponential;
-    it is kept with probability (t/v)^(1+sigma), and t moves up to it either way.
+    From a point t upwards the intensity lies below front t^(-1-sigma) e^-v, whose next point is a transformed
+    exponential; it is kept with probability (t/v)^(1+sigma), and t moves up to it either way.
     """
     jumps = np.empty(64)
     count = 0
@@ -62,7 +61,7 @@ def draw_jumps(log_lowest, log_front, sigma, rng):
 
 @kernel
 def slice_sweep(work, log_front, sigma, log_rate, rng):
-    """Draw the measure and all labels; labels go to work.labels. Returns False when the sweep is skipped.
+    """Draw the measure and all labels (m,); the labels as they are when the sweep is skipped.
 
     log_front: log of the Levy density's constant; log_rate: log(1 + u).
     """
@@ -80,22 +79,15 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
     front = math.exp(log_front + sigma * log_rate)
     expected = front * (1.0 - lowest if sigma == 0.0 else 1.0 + math.expm1(min(-sigma * lowest, 700.0)) / sigma)
     if lowest < _LEAST_LOG or expected > min(_MOST_JUMPS, _MOST_PARAMETERS / s):
-        return False
+        return labels
     log_new = draw_jumps(lowest, log_front + sigma * log_rate, sigma, rng)
-    total = k + log_new.shape[0]
-    log_jump = np.empty(total)
-    natural = np.empty((total, s))
-    statistics = np.zeros(s)
-    for slot in range(k):
-        log_jump[slot] = log_occupied[slot]
+    log_jump = np.concatenate((log_occupied, log_new[::-1]))  # largest first, so that an atom can stop at its slice
+    total = log_jump.shape[0]
+    natural, statistics = np.empty((total, s)), np.empty(s)
+    for j in range(total):
         for column in range(s):
-            statistics[column] = clusters.columns[column, slot]
-        draw_natural(work.model.family, statistics, rng, natural[slot])
-    for column in range(s):
-        statistics[column] = 0.0
-    for fresh in range(log_new.shape[0]):  # largest first, so that an atom can stop at its slice
-        log_jump[k + fresh] = log_new[log_new.shape[0] - 1 - fresh]
-        draw_natural(work.model.family, statistics, rng, natural[k + fresh])
+            statistics[column] = clusters.columns[column, j] if j < k else 0.0
+        draw_natural(work.model.family, statistics, rng, natural[j])
     scores = np.empty(total)
     candidates = np.empty(total, dtype=np.int64)
     chosen = np.empty(m, dtype=np.int64)
@@ -111,18 +103,16 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
             candidates[size] = j
             size += 1
         chosen[i] = candidates[draw_index(scores, size, rng)]
-    number = np.full(total, -1, dtype=np.int64)
-    used = 0
-    for i in range(m):
-        if number[chosen[i]] < 0:
-            number[chosen[i]] = used
-            used += 1
-        labels[i] = number[chosen[i]]
-    return True
+    return canonical(chosen)
 
 
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
     """Draw the measure given the partition, the partition given the measure, then u and the hyperparameters."""
+    if type(problem.family) not in draw_natural.implementations:
+        raise ValueError(
+            f"the slice sampler cannot draw the parameters of the family '{problem.model.family.name}'; "
+            "use another sampler"
+        )
     prior = problem.prior_at(state.prior)
     work = problem.load(state.labels, prior)
     if isinstance(prior, DirichletProcess):
@@ -133,7 +123,5 @@ def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
         sigma, log_rate = prior.sigma, math.log1p(prior.u)
     else:
         raise ValueError(f"the slice sampler knows no jumps of the prior '{prior.name}'; use another sampler")
-    if slice_sweep(work, log_front, sigma, log_rate, rng):
-        work = problem.load(canonical(work.labels), prior)
-    labels, vector, log_joint = problem.finish(work, prior, rng)
-    return State(labels, vector, np.array(log_joint))
+    work = problem.load(slice_sweep(work, log_front, sigma, log_rate, rng), prior)
+    return State(*problem.finish(work, prior, rng))

@@ -1,17 +1,16 @@
 """Moves of single atoms where they matter: small clusters that grow and shrink, and Gibbs moves of restless atoms.
 
-Besides its large clusters a partition has a few small ones, mostly any two or three atoms of one large cluster. A Gibbs sweep visits all
-atoms to change them. Here a cluster c is drawn with probability proportional to 1/n_c and, by a coin, grows by an atom x, or loses
-one of its atoms, drawn uniformly, to another cluster drawn by the weights J of a Gibbs move. The atom to grow by is drawn with a
-probability q(x | c) that favours the blocks of a fixed partition (that of the guide) in which the atoms of c lie. With A the state before and B
-after growth by x, S the sum of 1/n over all clusters, and Z = the sum of J(x) over the clusters other than c,
+Besides its large clusters a partition has a few small ones, mostly any two or three atoms of one large cluster. A
+Gibbs sweep visits all atoms to change them. Here a cluster c is drawn with probability proportional to 1/n_c and, by
+a coin, grows by an atom x, or loses one of its atoms, drawn uniformly, to another cluster drawn by the weights J of a
+Gibbs move. The atom to grow by is drawn with a probability q(x | c) that favours the blocks of a fixed partition
+(that of the guide) in which the atoms of c lie. With A the state before and B after growth by x, S the sum of 1/n
+over all clusters, and Z = the sum of J(x) over the clusters other than c,
 
     growth is accepted with min(1, J_c(x)/Z 1/(n_c(B) q(x | c)) (S_A n_c(A))/(S_B n_c(B))), a loss with the inverse.
 
 An atom that is a cluster by itself neither joins (it dies in `births`) nor is made, so the number of clusters stays.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -19,10 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.core.tree import log_add
-from dtree.core.verbs import log_kappa
-from dtree.mcmc.clusters import GROWTH_AND_LOSS, NEGLIGIBLE, draw_index, move_atom, note_proposal
-from dtree.mcmc.scores import join_gains, leave_gain
+from dtree.mcmc.clusters import GROWTH_AND_LOSS, move_atom
+from dtree.mcmc.worth import accept, draw_index, log_sum, score_places
 
 NEAR = 0.9  # share of growth within the blocks of a cluster's atoms; the rest is drawn from all atoms
 
@@ -46,34 +43,12 @@ def blocks_of(labels: np.ndarray) -> Blocks:
 
 
 @kernel
-def score_places(work, i):
-    """scores[c] = log J of cluster c for atom i, itself taken out (-inf for its own when it is alone there); returns that of a new one."""
-    clusters, prior, per_count = work.clusters, work.model.prior, work.model.per_count
-    k, own = clusters.open[0], work.labels[i]
-    weight = work.atoms[i, 0] * per_count
-    join_gains(work.cache, work.model.family, clusters, work.atoms, i, 0, k, NEGLIGIBLE + 15.0, clusters.scores)
-    for c in range(k):
-        if clusters.scores[c] > -np.inf:
-            count = clusters.columns[0, c] * per_count
-            clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count)
-    if clusters.n_atoms[own] == 1:
-        clusters.scores[own] = -np.inf
-    else:
-        count = clusters.columns[0, own] * per_count
-        gain = leave_gain(work.cache, work.model.family, clusters, work.atoms, i, own)
-        clusters.scores[own] = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
-    return log_kappa(prior, weight) + work.log_alone[i]
-
-
-@kernel
 def restlessness(work, out):
     """out (m,): how probable it is that a Gibbs move takes each atom elsewhere, by the partition that `work` holds."""
     for i in range(out.shape[0]):
         new = score_places(work, i)
         stay = work.clusters.scores[work.labels[i]]
-        total = new
-        for c in range(work.clusters.open[0]):
-            total = log_add(total, work.clusters.scores[c])
+        total = log_sum(new, work.clusters.scores, work.clusters.open[0])
         out[i] = max(0.0, 1.0 - math.exp((new if stay == -np.inf else stay) - total))
 
 
@@ -89,15 +64,6 @@ def _draw_cluster(clusters, rng):
         if target < 0.0:
             return c, total
     return clusters.open[0] - 1, total
-
-
-@kernel
-def _log_elsewhere(scores, k, c):
-    total = -np.inf
-    for other in range(k):
-        if other != c:
-            total = log_add(total, scores[other])
-    return total
 
 
 @kernel
@@ -146,33 +112,31 @@ def grow_or_shrink(work, blocks, rng):
         if rng.random() < NEAR:
             block = blocks.of[_member(labels, c, rng.integers(0, n_atoms[c]))]
             x = blocks.atoms[rng.integers(blocks.start[block], blocks.start[block + 1])]
-        target, other = c, labels[x]
-        if other == c or n_atoms[other] == 1:
+        if labels[x] == c or n_atoms[labels[x]] == 1:
             return False
-        score_places(work, x)
-        log_z = _log_elsewhere(clusters.scores, k, c)
-        chance = _chance_of_growth_by(blocks, labels, x, c, n_atoms[c])
-        ratio = _log_growth_ratio(clusters.scores[c], log_z, chance, n_atoms[c], n_atoms[other], total)
     else:
         x = _member(labels, c, rng.integers(0, n_atoms[c]))
-        score_places(work, x)
-        staying, log_z = clusters.scores[c], _log_elsewhere(clusters.scores, k, c)
-        clusters.scores[c] = -np.inf
+    score_places(work, x)
+    log_joining, clusters.scores[c] = clusters.scores[c], -np.inf
+    log_z = log_sum(-np.inf, clusters.scores, k)
+    if growing:
+        target = c
+        chance = _chance_of_growth_by(blocks, labels, x, c, n_atoms[c])
+        ratio = _log_growth_ratio(log_joining, log_z, chance, n_atoms[c], n_atoms[labels[x]], total)
+    else:
         target = draw_index(clusters.scores, k, rng)
         n_c, n_target = n_atoms[c], n_atoms[target]
         before = total - 1.0 / n_c - 1.0 / n_target + 1.0 / (n_c - 1) + 1.0 / (n_target + 1)
         chance = _chance_of_growth_by(blocks, labels, x, c, n_c - 1)
-        ratio = -_log_growth_ratio(staying, log_z, chance, n_c - 1, n_target + 1, before)
-    note_proposal(work.acceptance, GROWTH_AND_LOSS, ratio, log_uniform < ratio)
-    if log_uniform >= ratio:
-        return False
-    move_atom(work, x, target)
-    return True
+        ratio = -_log_growth_ratio(log_joining, log_z, chance, n_c - 1, n_target + 1, before)
+    accepted = accept(work.acceptance, GROWTH_AND_LOSS, ratio, log_uniform)
+    if accepted:
+        move_atom(work, x, target)
+    return accepted
 
 
 @kernel
-def growths_and_losses(work, blocks, count, begin, rng):
-    """Moves begin..count-1; returns how many are done, which is all."""
-    for _ in range(begin, count):
+def growths_and_losses(work, blocks, count, rng):
+    """So many proposals; none of them opens a cluster."""
+    for _ in range(count):
         grow_or_shrink(work, blocks, rng)
-    return count

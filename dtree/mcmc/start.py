@@ -1,32 +1,24 @@
 """Where chains start. Different chains start differently, so that their agreement means something."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from dtree.core.checks import named
 from dtree.core.partition import canonical_labels
-from dtree.hierarchy.incremental_forest import Forest, noisy_partition
+from dtree.hierarchy.incremental_forest import Forest
 from dtree.mcmc.hyperparameters import parameter_vector, resample
 from dtree.mcmc.problem import Problem
 
-_SETTLING_ROUNDS = 5
+_SETTLING_ROUNDS = 5  # so that the first u and hyperparameters fit the partition that a chain starts from
 
 
-def _noisy(problem: Problem, rng: np.random.Generator) -> np.ndarray:
-    return noisy_partition(problem.model, problem.atoms, rng.permutation(problem.m))
-
-
-def _incremental(problem: Problem, rng: np.random.Generator) -> np.ndarray:
-    forest = Forest(problem.model)
+def _grown(problem: Problem, rng: np.random.Generator, noisy: bool = False) -> np.ndarray:
+    forest = Forest(problem.model, noisy)
     forest.insert(problem.atoms, rng.permutation(problem.m))
     return forest.labels()
-
-
-def _one(problem: Problem, rng: np.random.Generator) -> np.ndarray:
-    return np.zeros(problem.m, dtype=np.int64)
 
 
 def _random(problem: Problem, rng: np.random.Generator) -> np.ndarray:
@@ -35,9 +27,9 @@ def _random(problem: Problem, rng: np.random.Generator) -> np.ndarray:
 
 
 STARTS: dict[str, Callable[[Problem, np.random.Generator], np.ndarray]] = {
-    "noisy": _noisy,
-    "incremental": _incremental,
-    "one": _one,
+    "noisy": partial(_grown, noisy=True),
+    "incremental": _grown,
+    "one": lambda problem, rng: np.zeros(problem.m, dtype=np.int64),
     "random": _random,
 }
 
@@ -49,9 +41,7 @@ def start_of_chain(number: int) -> str:
 
 def starting_point(problem: Problem, start: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Labels (m,) and the prior's parameters: u (and hyperparameters) settle on the partition first."""
-    if start not in STARTS:
-        raise ValueError(f"unknown start '{start}': use one of {', '.join(STARTS)}")
-    labels = STARTS[start](problem, rng)
+    labels = named(STARTS, start, "start")(problem, rng)
     prior = problem.model.prior
     counts = np.bincount(labels, weights=problem.counts)
     for _ in range(_SETTLING_ROUNDS):

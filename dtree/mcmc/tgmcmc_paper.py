@@ -1,30 +1,27 @@
 """Tree-guided MCMC as printed in [LC15] section 3. **Biased**: kept for comparison, not for inference.
 
-The trees are part of the state, but the reverse of a move does not restore them; forward and reverse probabilities count
-different sets of paths (Eqs. 11 and 12); and the subset of the local move depends on the partition. So the kernel does not leave the
-posterior invariant: at n = 4 to 6 its stationary law lies at a total variation of 0.02 to 0.2 from the posterior, growing with
-n, and at n = 20 it has E[K] = 2.1 where the truth is 4.2 (enumeration). `dtree.mcmc.tgmcmc` is guided by a tree too and
-exactly invariant.
+The trees are part of the state, but the reverse of a move does not restore them; forward and reverse probabilities
+count different sets of paths (Eqs. 11 and 12); and the subset of the local move depends on the partition. So the
+kernel does not leave the posterior invariant: at n = 4 to 6 its stationary law lies at a total variation of 0.02 to
+0.2 from the posterior, growing with n, and at n = 20 it has E[K] = 2.1 where the truth is 4.2 (enumeration).
+`dtree.mcmc.tgmcmc` is guided by a tree too and exactly invariant.
 
-Readings where the text is ambiguous or misprinted: a merge removes c as well and includes it in the union; acceptance uses
-q(Pi | Pi*); the subtrees in Q are inserted bottom-up; a singleton with empty M stays; SampleSub adds epsilon = max d to every node and
-excludes leaves only when splitting.
+Readings where the text is ambiguous or misprinted: a merge removes c as well and includes it in the union; acceptance
+uses q(Pi | Pi*); the subtrees in Q are inserted bottom-up; a singleton with empty M stays; SampleSub adds epsilon =
+max d to every node and excludes leaves only when splitting.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.hierarchy.incremental import NONE, Pool, add_leaf, empty_pool, open_tree, refresh, take_node
+from dtree.hierarchy.incremental import NONE, Pool, add_leaf, empty_pool, link, open_tree, refresh, take_node
 from dtree.hierarchy.incremental_forest import Forest, _number_nodes
 from dtree.mcmc.paper_moves import global_moves, local_moves
 from dtree.mcmc.problem import Problem
 
-GLOBAL_MOVES = 20
-LOCAL_DEPTH = 2
+GLOBAL_MOVES, LOCAL_DEPTH = 20, 2  # G and D as in [LC15]
 
 
 class State(NamedTuple):
@@ -66,10 +63,7 @@ def _load(model, pool, atoms, left, right, roots):
         if left[i] == NONE:
             break
         node = take_node(pool)
-        pool.left[node] = left[i]
-        pool.right[node] = right[i]
-        pool.parent[left[i]] = node
-        pool.parent[right[i]] = node
+        link(pool, node, left[i], right[i])
         refresh(model, pool, node)
     for slot in range(m):
         if roots[slot] == NONE:
@@ -87,8 +81,7 @@ def _state_from(problem: Problem, pool: Pool, state: State, rng: np.random.Gener
     roots = np.full(m, NONE)
     roots[: forest.n_trees] = numbers[order]
     prior = problem.prior_at(state.prior)
-    labels, vector, log_joint = problem.finish(problem.load(labels, prior), prior, rng)
-    return State(labels, vector, np.array(log_joint), left, right, roots)
+    return State(*problem.finish(problem.load(labels, prior), prior, rng), left, right, roots)
 
 
 def _first_leaf(pool: Pool, node: int) -> int:

@@ -1,11 +1,10 @@
 """`report`: one HTML page about a run, with everything inside it and nothing to fetch."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,13 @@ import numpy as np
 from markupsafe import Markup
 
 from dtree.core.names import Named, take_names
-from dtree.core.tree import Tree
+from dtree.methods.facts import counted
 from dtree.reporting.markup import Section, embedded_json, join, number
-from dtree.reporting.profile import Profile
-from dtree.reporting.remembered import opened
 from dtree.reporting.sections_clusters import cluster_section, projection_section
-from dtree.reporting.sections_evidence import chains_section, coclustering_section, evidence_section, trace_section
+from dtree.reporting.sections_evidence import coclustering_section, evidence_section, trace_section
 from dtree.reporting.sections_provenance import provenance_section
 from dtree.reporting.sections_tree import tree_section
-from dtree.reporting.subject import Subject, subject_of
+from dtree.reporting.subject import Points, Subject, subject_of
 
 # The parts of the page, in order; one that has nothing to say returns None.
 BUILDERS: tuple[Callable[[Subject], Section | None], ...] = (
@@ -31,7 +28,6 @@ BUILDERS: tuple[Callable[[Subject], Section | None], ...] = (
     projection_section,
     evidence_section,
     trace_section,
-    chains_section,
     coclustering_section,
     provenance_section,
 )
@@ -75,22 +71,24 @@ def report(
     >>> "owl 1" in text, "lifespan" in text, "<link" in text
     (True, True, False)
     """
-    from dtree.store.commit import check_place, file_in_place
+    from dtree.runs.commit import check_place, file_in_place
 
     out = Path(out)
     if out.is_dir():
         raise ValueError(f"{out} is a folder, not a file: name the page, for example {out / 'report.html'}")
     check_place(out)
-    model, notes, names = opened(model_or_run)
-    subject = subject_of(model)
-    subject.notes = notes
+    subject = subject_of(model_or_run)
     rows = take_names(X)
-    _give_names(subject, row_names, feature_names, names, rows)
+    _give_names(subject, row_names, feature_names, rows)
     if image_shape is not None:
-        _give_image_shape(subject, image_shape)
+        height, width = (int(size) for size in image_shape)
+        if height * width != subject.n_features:
+            pixels = f"image_shape {height} x {width} has {height * width} pixels"
+            raise ValueError(f"{pixels} but there are {subject.n_features} features")
+        subject.image_shape = (height, width)
     if X is not None:
         give_points(subject, rows.X, _MOST_ROWS_DRAWN)
-    text = page_of(subject, title or (Path(notes["run"]).name if "run" in notes else _headline(subject)))
+    text = page_of(subject, title or (subject.headline if subject.run is None else Path(subject.run).name))
     with file_in_place(out) as partial:
         partial.write_text(text, encoding="utf-8")
     return out
@@ -104,12 +102,12 @@ def page_of(subject: Subject, title: str) -> str:
     script = "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     # Only this very script may run, whatever else may have found its way into the page.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    headline = [(number(subject.n_rows), "rows"), (number(subject.n_clusters), _clusters(subject))]
-    if subject.profile is not None:
-        headline.insert(1, (number(subject.profile.sums.shape[1]), "features"))
-    bound = getattr(subject.model, "log_evidence_bound_", None)
+    features = [] if subject.profile is None else [counted(subject.profile.sums.shape[1], "feature")]
+    found = [counted(subject.n_rows, "row"), *features, counted(subject.n_clusters, "cluster")]
+    headline = [text.split(" ") for text in found]
+    bound = subject.facts.evidence.get("log evidence at least")
     if bound is not None:
-        headline.append((number(bound, 7), "log evidence at least"))
+        headline.append([number(bound, 7), "log evidence at least"])
     body = join(
         Markup('<section id="{0}" aria-labelledby="{0}-title"><h2 id="{0}-title">{1}</h2>{2}</section>\n').format(
             section.key, section.title, section.html
@@ -119,7 +117,7 @@ def page_of(subject: Subject, title: str) -> str:
     return str(
         Markup((folder / "page.html").read_text(encoding="utf-8")).format(
             title=title,
-            method=subject.method,
+            method=subject.facts.title,
             headline=join(Markup("<li><b>{}</b> {}</li>").format(value, what) for value, what in headline),
             navigation=join(Markup('<a href="#{}">{}</a>').format(s.key, s.title) for s in sections),
             body=body,
@@ -131,77 +129,53 @@ def page_of(subject: Subject, title: str) -> str:
     )
 
 
-def _clusters(subject: Subject) -> str:
-    return "cluster" if subject.n_clusters == 1 else "clusters"
+# Where names and points come from
+# --------------------------------------------------------------------------------------
 
 
-def _headline(subject: Subject) -> str:
-    return f"{number(subject.n_rows)} rows, {number(subject.n_clusters)} {_clusters(subject)}"
-
-
-# Where names and points come from --------------------------------------------------------------------------------------
-
-
-def _give_names(subject: Subject, rows: Any, features: Any, remembered: dict[str, list[str]], drawn: Named) -> None:
-    """The names given, else those the model, the run or the rows to be drawn have."""
-    model = subject.model
-    n = subject.shape.n_leaves if isinstance(model, Tree) or subject.row_leaf is None else subject.row_leaf.shape[0]
+def _give_names(subject: Subject, rows: Any, features: Any, drawn: Named) -> None:
+    """The names given, else those the run or the rows to be drawn have."""
+    n = subject.shape.n_leaves if subject.facts.row_leaf is None else subject.facts.row_leaf.shape[0]
     if rows is not None and len(rows) != n:
         raise ValueError(f"there are {len(rows)} row names but {n} rows")
-    for found in (rows, getattr(model, "row_names_", None), remembered.get("row_names"), drawn.row_names):
-        if found is not None and len(found) == n:
-            subject.row_names = [str(name) for name in found]
-            break
+    names = next((f for f in (rows, subject.row_names, drawn.row_names) if f is not None and len(f) == n), None)
+    subject.row_names = None if names is None else [str(name) for name in names]
     if subject.profile is None:
         return
     d = int(subject.profile.sums.shape[1])
-    columns = getattr(model, "columns_", np.arange(d))
-    every: int = getattr(model, "n_features_in_", d)
+    every = subject.n_features or d
     if features is not None and len(features) not in (d, every):
         raise ValueError(f"there are {len(features)} feature names but {every} features")
     columns_drawn = drawn.feature_names if drawn.feature_names is not None else getattr(drawn.X, "columns", None)
-    own = getattr(model, "feature_names_in_", None)
-    for found in (features, own, remembered.get("feature_names"), columns_drawn):
+    for found in (features, subject.feature_names, columns_drawn):
         if found is not None and len(found) in (d, every):
-            kept = found if len(found) == d else [found[column] for column in columns]
-            subject.feature_names = [str(name) for name in kept]
+            columns = range(d) if len(found) == d or subject.columns is None else subject.columns
+            subject.feature_names = [str(found[column]) for column in columns]
             break
 
 
-def _give_image_shape(subject: Subject, image_shape: tuple[int, int]) -> None:
-    height, width = (int(size) for size in image_shape)
-    d = 0 if subject.profile is None else int(subject.profile.sums.shape[1])
-    every: int = getattr(subject.model, "n_features_in_", d)
-    if height * width != every:
-        raise ValueError(f"image_shape {height} x {width} has {height * width} pixels but there are {every} features")
-    subject.image_shape = (height, width)
-
-
 def give_points(subject: Subject, X: Any, most: int) -> None:
-    """Draw these rows in two dimensions instead of the summaries that the model keeps, evenly chosen when there are more."""
-    profile, model = subject.profile, subject.model
-    if profile is None:
+    """Draw these rows in two dimensions instead of the summaries that a run keeps; of many, evenly chosen ones."""
+    profile = subject.profile
+    if profile is None or subject.columns is None:
         return
     X = X if hasattr(X, "iloc") else X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
-    columns = getattr(model, "columns_", np.arange(profile.sums.shape[1]))
-    every: int = getattr(model, "n_features_in_", columns.shape[0])
-    if len(X.shape) != 2 or X.shape[1] != every:
-        raise ValueError(f"X has shape {tuple(X.shape)} but the model was fitted to {every} features")
+    if len(X.shape) != 2 or X.shape[1] != subject.n_features:
+        raise ValueError(f"X has shape {tuple(X.shape)} but the model was fitted to {subject.n_features} features")
     n = X.shape[0]
     keep = np.linspace(0, n - 1, min(n, most)).round().astype(int)
     rows = X.iloc[keep] if hasattr(X, "iloc") else X[keep]
-    if subject.row_leaf is not None and subject.row_leaf.shape[0] == n:
-        leaf = subject.row_leaf[keep]
-        cluster = np.where(leaf >= 0, subject.leaf_cluster[leaf], 0)
-    elif hasattr(model, "predict"):
-        cluster = np.asarray(model.predict(rows))
+    row_leaf = subject.facts.row_leaf
+    if row_leaf is not None and row_leaf.shape[0] == n:
+        leaf = row_leaf[keep]
+        cluster = np.where(leaf >= 0, subject.facts.leaf_clusters[leaf], 0)
+    elif subject.predict is not None:
+        cluster = subject.predict(rows.to_numpy() if hasattr(rows, "iloc") else rows)
     else:
         raise ValueError(f"X has {n} rows but the model was fitted to {subject.n_rows}")
     values = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
-    values = values[:, columns]
+    values = values[:, subject.columns]
     exposure = values.sum(axis=1) if profile.kind == "token" else np.ones(values.shape[0])
-    sums = (values - profile.centre) / profile.spread
-    subject.points = Profile(profile.kind, sums, exposure, profile.centre, profile.spread)
-    subject.point_cluster, subject.points_in_all = cluster, n
+    points = replace(profile, sums=(values - profile.centre) / profile.spread, exposure=exposure)
     names = subject.row_names if subject.row_names is not None and len(subject.row_names) == n else None
-    subject.point_names = [names[row] if names is not None else f"row {row}" for row in keep]
+    subject.points = Points(points, cluster, [f"row {row}" if names is None else names[row] for row in keep], n)

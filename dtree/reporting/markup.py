@@ -1,7 +1,5 @@
 """Small pieces of HTML, SVG and PNG. Text becomes markup only through `escape`, so no name can leave its place."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math
@@ -11,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
+
+Span = tuple[float, float]  # of an axis: its lowest and its highest value
 
 
 class Section(NamedTuple):
@@ -132,16 +132,8 @@ def ticks(low: float, high: float, wanted: int = 5, whole: bool = False) -> list
 class Frame:
     """The axes of an SVG chart: turns values into places."""
 
-    def __init__(
-        self,
-        x: tuple[float, float],
-        y: tuple[float, float],
-        width: int = 640,
-        height: int = 240,
-        whole: tuple[bool, bool] = (False, False),
-    ) -> None:
-        self.whole = whole
-        self.width, self.height = width, height
+    def __init__(self, x: Span, y: Span, height: int = 240, whole: tuple[bool, bool] = (False, False)) -> None:
+        self.width, self.height, self.whole = 640, height, whole
         self.x, self.y = _widened(x), _widened(y)
         self.left, self.right, self.top, self.bottom = 92, 16, 34, 46
 
@@ -157,24 +149,15 @@ class Frame:
     def chart(self, inside: Markup, x_label: str, y_label: str, description: str) -> Markup:
         """The whole chart with axes, ticks and a description for screen readers."""
         low = self.height - self.bottom
-        marks = [
-            Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-                self.left, self.width - self.right, self.at(0, y)[1], self.at(0, y)[1]
-            )
-            for y in ticks(*self.y, whole=self.whole[1])
-        ]
-        marks += [
-            Markup('<text x="{}" y="{}" text-anchor="end">{}</text>').format(
-                self.left - 8, self.at(0, y)[1] + 4, number(y, 6)
-            )
-            for y in ticks(*self.y, whole=self.whole[1])
-        ]
-        marks += [
-            Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
-                self.at(x, 0)[0], low + 20, number(x, 6)
-            )
-            for x in ticks(*self.x, wanted=6, whole=self.whole[0])
-        ]
+        line = Markup('<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>')
+        text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+        marks = []
+        for y in ticks(*self.y, whole=self.whole[1]):
+            at = self.at(0, y)[1]
+            marks.append(line.format(self.left, self.width - self.right, at))
+            marks.append(text.format(self.left - 8, at + 4, "end", number(y, 6)))
+        for x in ticks(*self.x, wanted=6, whole=self.whole[0]):
+            marks.append(text.format(self.at(x, 0)[0], low + 20, "middle", number(x, 6)))
         labels = Markup(
             '<text class="label" x="{}" y="{}" text-anchor="end">{}</text><text class="label" x="4" y="18">{}</text>'
         ).format(self.width - self.right, self.height - 4, x_label, y_label)
@@ -183,7 +166,7 @@ class Frame:
         ).format(self.width, self.height, description, join(marks), inside, labels)  # fmt: skip
 
 
-def _widened(span: tuple[float, float]) -> tuple[float, float]:
+def _widened(span: Span) -> Span:
     low, high = span
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
@@ -198,8 +181,8 @@ def line_chart(lines: Sequence[tuple[str, Any, Any]], x_label: str, y_label: str
         path = "M" + "L".join("{} {}".format(*frame.at(a, b)) for a, b in zip(x, y))
         drawn.append(Markup('<path class="line s{}" d="{}"/>').format(place % 10, path))
         if len(x) <= 40 and len(lines) == 1:
-            dots = (Markup('<circle class="f{}" cx="{}" cy="{}" r="3"/>').format(place % 10, *frame.at(a, b)) for a, b in zip(x, y))  # fmt: skip
-            drawn.append(join(dots))
+            dot = Markup('<circle class="f{}" cx="{}" cy="{}" r="3"/>')
+            drawn.append(join(dot.format(place % 10, *frame.at(a, b)) for a, b in zip(x, y)))
     chart = frame.chart(join(drawn), x_label, y_label, description)
     if len(lines) == 1:
         return chart
@@ -209,4 +192,4 @@ def line_chart(lines: Sequence[tuple[str, Any, Any]], x_label: str, y_label: str
 
 def details(summary: str, inside: Markup) -> Markup:
     """Something to open."""
-    return Markup("<details><summary>{}</summary>{}</details>").format(escape(summary), inside)
+    return Markup("<details><summary>{}</summary>{}</details>").format(summary, inside)

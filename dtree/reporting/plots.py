@@ -1,7 +1,5 @@
 """Pictures of trees, drawn with Matplotlib."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Mapping, Sequence
@@ -10,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.core.partition import canonical_labels
+from dtree.core.shape import Shape
 from dtree.core.tree import Tree
-from dtree.reporting.shape import Shape
+from dtree.methods.facts import counted
 from dtree.reporting.style import ABOVE_CUT, CLUSTER_COLOURS, INK, colour_of, new_axes, quiet_axes
 from dtree.reporting.subject import subject_of
 
@@ -41,10 +40,10 @@ def plot_tree(
     """Draw a tree from left (root) to right (leaves), every cluster in its colour.
 
     A fork stands at its log d, the log odds against its rows being one cluster, on a scale that is linear near zero and
-    logarithmic beyond; the dotted line is even odds, where the tree is cut by default. The forks of a diffusion tree stand
-    at the time that was left when they parted. Chains and variational mixtures have no tree of their own: the one over
-    their clusters is drawn. A tree with more than `max_leaves` leaves is drawn down to its clusters, each a triangle that
-    says how many rows it holds.
+    logarithmic beyond; the dotted line is even odds, where the tree is cut by default. The forks of a diffusion tree
+    stand at the time that was left when they parted. Chains and variational mixtures have no tree of their own: the one
+    over their clusters is drawn. A tree with more than `max_leaves` leaves is drawn down to its clusters, each a
+    triangle that says how many rows it holds.
 
     Parameters
     ----------
@@ -63,7 +62,10 @@ def plot_tree(
     >>> [text.get_text() for text in plot_tree(tree, names=["ash", "box", "cat"]).get_yticklabels()]
     ['ash', 'box', 'cat']
     """
-    shape, leaf_cluster, leaf_names = _what_to_draw(tree_or_model)
+    if not isinstance(tree_or_model, Tree) and not hasattr(tree_or_model, "get_params"):
+        raise ValueError(f"plot_tree needs a Tree or a fitted model, not a {type(tree_or_model).__name__}")
+    subject = subject_of(tree_or_model)
+    shape, leaf_cluster = subject.shape, subject.facts.leaf_clusters
     if labels is not None:
         leaf_cluster = np.asarray(labels)
         if leaf_cluster.shape != (shape.n_leaves,):
@@ -74,28 +76,16 @@ def plot_tree(
         raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
     cluster = shape.clusters_of_nodes(canonical_labels(leaf_cluster))
     drawing = _lay_out(shape, cluster, max_leaves)
-    if ax is None:
-        ax = new_axes(8.0, 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED))
+    height = 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED)
+    ax = new_axes(8.0, height) if ax is None else ax
     colour = [colour_of(int(c)) for c in cluster]
     _draw_branches(ax, shape, drawing, colour)
     _draw_collapsed(ax, shape, drawing, colour)
-    _finish_tree_axes(ax, shape, drawing, colour, leaf_names if names is None else names)
-    clusters = len(np.unique(leaf_cluster))
+    _finish_tree_axes(ax, shape, drawing, colour, subject.leaf_names() if names is None else names)
     if title is None:
-        title = f"{shape.size[-1]:,} rows, {clusters:,} cluster{'s' if clusters != 1 else ''}"
+        title = f"{counted(shape.size[-1], 'row')}, {counted(len(np.unique(leaf_cluster)), 'cluster')}"
     ax.set_title(title, loc="left", fontsize=11, color=INK)
     return ax
-
-
-def _what_to_draw(tree_or_model: Any) -> tuple[Shape, np.ndarray, Sequence[str] | None]:
-    """Shape, cluster (m,) and, where they are known, names (m,) of the leaves."""
-    if not isinstance(tree_or_model, Tree) and not hasattr(tree_or_model, "get_params"):
-        raise ValueError(f"plot_tree needs a Tree or a fitted model, not a {type(tree_or_model).__name__}")
-    subject = subject_of(tree_or_model)
-    remembered = getattr(tree_or_model, "row_names_", None)
-    if remembered is not None and subject.row_leaf is not None and len(remembered) == subject.row_leaf.shape[0]:
-        subject.row_names = [str(name) for name in remembered]
-    return subject.shape, subject.leaf_cluster, subject.leaf_names()
 
 
 def _lay_out(shape: Shape, cluster: np.ndarray, max_leaves: int) -> _Drawing:
@@ -123,24 +113,22 @@ def _opened(shape: Shape, cluster: np.ndarray, max_leaves: int) -> set[int]:
 
     When that leaves only a few tips, the largest clusters are opened too.
     """
-    m, merges = shape.n_leaves, shape.height
+    m = shape.n_leaves
     opened: set[int] = set()
-    above = [(-merges[-1], -(2 * m - 2))] if cluster[-1] < 0 else []
-    inside = [(-int(shape.size[-1]), -(2 * m - 2))] if cluster[-1] >= 0 else []
-    while above and len(opened) + 1 < max_leaves:
-        node = -heapq.heappop(above)[1]
-        opened.add(node)
-        for child in _children(shape, node):
-            if child >= m and cluster[child] < 0:
-                heapq.heappush(above, (-merges[child - m], -child))
-            elif child >= m:
-                heapq.heappush(inside, (-int(shape.size[child]), -child))
-    while inside and len(opened) + 1 < min(max_leaves, _FEW_TIPS):
-        node = -heapq.heappop(inside)[1]
-        opened.add(node)
-        for child in _children(shape, node):
+
+    def turn(node: int) -> tuple[bool, float, int]:
+        inside = bool(cluster[node] >= 0)
+        return inside, -float(shape.size[node] if inside else shape.height[node - m]), -node
+
+    waiting = [turn(2 * m - 2)]
+    while waiting:
+        inside, _, last = heapq.heappop(waiting)
+        if len(opened) + 1 >= (min(max_leaves, _FEW_TIPS) if inside else max_leaves):
+            break
+        opened.add(-last)
+        for child in _children(shape, -last):
             if child >= m:
-                heapq.heappush(inside, (-int(shape.size[child]), -child))
+                heapq.heappush(waiting, turn(child))
     return opened
 
 
@@ -165,31 +153,25 @@ def _draw_collapsed(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str])
     from matplotlib.collections import PolyCollection
 
     closed = [node for node in drawing.tips if node >= shape.n_leaves]
-    corners = [
-        [
-            (drawing.height[node], drawing.place[node]),
-            (drawing.foot, drawing.place[node] - 0.36),
-            (drawing.foot, drawing.place[node] + 0.36),
-        ]
-        for node in closed
-    ]
-    ax.add_collection(
-        PolyCollection(corners, facecolors=[colour[node] for node in closed], edgecolors="none", alpha=0.8)
-    )
+    foot, tops = drawing.foot, [(drawing.height[node], drawing.place[node]) for node in closed]
+    corners = [[(x, y), (foot, y - 0.36), (foot, y + 0.36)] for x, y in tops]
+    colours = [colour[node] for node in closed]
+    ax.add_collection(PolyCollection(corners, facecolors=colours, edgecolors="none", alpha=0.8))
 
 
 def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], names: Sequence[str] | None) -> None:
+    from matplotlib.ticker import NullLocator
+
+    quiet_axes(ax, "diffusion time that was left" if shape.scale == "time" else "log odds against one cluster", "")
     if shape.scale == "time":
         ax.set_xlim(1.02 * max(drawing.height[node] for node in drawing.place) if len(drawing.place) > 1 else 1.0, 0.0)
-        ax.set_xlabel("diffusion time that was left", fontsize=9, color=INK)
     else:
         top = max(1.0, *(drawing.height[node] for node in drawing.place)) * 1.15
         ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
         ax.set_xlim(top, drawing.foot)
         ticks = _decades(drawing.foot, top)
         ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
-        ax.xaxis.set_minor_locator(_no_ticks())
-        ax.set_xlabel("log odds against one cluster", fontsize=9, color=INK)
+        ax.xaxis.set_minor_locator(NullLocator())
         ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
     ax.set_ylim(len(drawing.tips) - 0.4, -0.6)
     ax.yaxis.tick_right()
@@ -201,22 +183,13 @@ def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str
     else:
         ax.set_yticks([])
     ax.tick_params(axis="y", length=0)
-    ax.tick_params(axis="x", colors=INK, labelsize=8)
-    for side in ("left", "right", "top"):
-        ax.spines[side].set_visible(False)
-    ax.spines["bottom"].set_color(ABOVE_CUT)
+    ax.spines["left"].set_visible(False)
 
 
 def _decades(low: float, high: float) -> list[float]:
     """0 and signed powers of ten between two heights."""
     powers = [10.0**power for power in range(max(0, math.floor(math.log10(max(high, -low, 1.0)))) + 1)]
     return [tick for tick in (*(-power for power in reversed(powers)), 0.0, *powers) if low <= tick <= high]
-
-
-def _no_ticks() -> Any:
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()
 
 
 def _tip_text(shape: Shape, node: int, names: Sequence[str] | None) -> str:
@@ -250,8 +223,7 @@ def plot_coarsening_path(path: Any, ax: Any = None) -> Any:
         raise ValueError("a coarsening path has one number of clusters for each zeta, and at least one")
     order = np.argsort(coarsening, kind="stable")
     coarsening, clusters = coarsening[order], clusters[order].astype(np.int64)
-    if ax is None:
-        ax = new_axes(6.0, 3.6)
+    ax = new_axes(6.0, 3.6) if ax is None else ax
     ax.plot(coarsening, clusters, color=CLUSTER_COLOURS[0], linewidth=1.6, marker="o", markersize=5, clip_on=False)
     last = None
     for x, k in zip(coarsening, clusters):

@@ -1,7 +1,5 @@
 """Pictures of clusters, bounds, traces and co-clustering, drawn with Matplotlib."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,19 +34,15 @@ def plot_clusters(model: Any, X: Any = None, ax: Any = None, *, title: str | Non
     ('60 rows, 2 clusters', 60)
     """
     subject = subject_of(model)
-    points, cluster = subject.points, subject.point_cluster
-    if points is None or cluster is None:
-        points, cluster = subject.profile, subject.leaf_cluster
-    if points is None:
+    if subject.profile is None:
         raise ValueError("plot_clusters needs a model with statistics of its rows, which this one does not keep")
     if X is not None:
         from dtree.reporting.html import give_points
 
         give_points(subject, X, _MOST_POINTS)
-        assert subject.points is not None
-        assert subject.point_cluster is not None
-        points, cluster = subject.points, subject.point_cluster
-    places, x_label, y_label = _places(points, getattr(model, "feature_names_in_", None))
+    assert subject.drawn is not None
+    points, cluster, _, _ = subject.drawn
+    places, x_label, y_label = _places(points, subject.feature_names)
     weight = np.ones(len(places)) if points.kind == "token" else np.asarray(points.exposure)
     ax = new_axes(6.0, 4.6) if ax is None else ax
     area = 14.0 if weight.max() <= 1.0 + 1e-9 else 12.0 + 500.0 * weight / weight.max()
@@ -60,9 +54,7 @@ def plot_clusters(model: Any, X: Any = None, ax: Any = None, *, title: str | Non
         for c in range(k):
             ax.scatter([], [], s=24, color=colour_of(c), label=str(c))
         ax.legend(title="cluster", fontsize=8, title_fontsize=8, frameon=False, loc="best")
-    ax.set_title(
-        title or f"{subject.n_rows:,} rows, {k:,} cluster{'s' if k != 1 else ''}", loc="left", fontsize=11, color=INK
-    )
+    ax.set_title(title or subject.headline, loc="left", fontsize=11, color=INK)
     return ax
 
 
@@ -98,8 +90,8 @@ def plot_bounds(bounds_or_model: Any, ax: Any = None, *, exact: float | None = N
     if isinstance(bounds_or_model, Mapping):
         bounds = dict(bounds_or_model)
     else:
-        from dtree.estimators import BHC
-        from dtree.evidence import evidence_bounds
+        from dtree.estimators.bhc import BHC
+        from dtree.estimators.evidence import evidence_bounds
 
         if not isinstance(bounds_or_model, BHC):
             raise ValueError("plot_bounds needs what dtree.evidence_bounds returns, or a fitted BHC")
@@ -112,23 +104,13 @@ def plot_bounds(bounds_or_model: Any, ax: Any = None, *, exact: float | None = N
     ax.hlines(places, low, values, color=CLUSTER_COLOURS[0], linewidth=1.4, alpha=0.5)
     ax.plot(values, places, "o", color=CLUSTER_COLOURS[0], markersize=6)
     paper = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 1.0}
+    small = {"textcoords": "offset points", "fontsize": 8, "color": INK}
     for value, place in zip(values, places):
         text = f"{value:.4g}" if place == 0 else f"+{value - values[0]:.3g}"
-        ax.annotate(
-            text,
-            (value, place),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=INK,
-            bbox=paper,
-        )
+        ax.annotate(text, (value, place), xytext=(8, 0), va="center", bbox=paper, **small)
     if exact is not None:
         ax.axvline(exact, color=INK, linewidth=1.0, linestyle=(0, (4, 3)))
-        ax.annotate(
-            "exact", (exact, -0.7), ha="right", xytext=(-4, 0), textcoords="offset points", fontsize=8, color=INK
-        )
+        ax.annotate("exact", (exact, -0.7), ha="right", xytext=(-4, 0), **small)
     ax.set_yticks(places, [str(name).replace("_", " ") for name in bounds])
     ax.set_ylim(len(bounds) - 0.4, -0.9)
     span = max(values.max(), exact if exact is not None else values.max()) - low
@@ -154,15 +136,14 @@ def plot_traces(model: Any, axes: Any = None) -> Any:
     >>> [ax.get_ylabel() for ax in plot_traces(model)]
     ['objective', 'clusters']
     """
-    traces = traces_of(model)
+    traces = {
+        name: (step, lines)
+        for name, (step, lines) in subject_of(model).facts.traces.items()
+        if all(np.all(np.isfinite(line)) for line in lines)
+    }
     if not traces:
         raise ValueError(f"this {type(model).__name__} keeps no trace of its fit")
-    if axes is None:
-        first = new_axes(7.0, 1.7 * len(traces) + 0.4)
-        grid = first.figure
-        first.remove()
-        axes = grid.subplots(len(traces), 1, squeeze=False)[:, 0]
-    axes = np.atleast_1d(axes)
+    axes = np.atleast_1d(new_axes(7.0, 1.7 * len(traces) + 0.4, len(traces)) if axes is None else axes)
     if len(axes) != len(traces):
         raise ValueError(f"there are {len(axes)} axes but {len(traces)} quantities: {', '.join(traces)}")
     for ax, (name, (what, lines)) in zip(axes, traces.items()):
@@ -174,32 +155,6 @@ def plot_traces(model: Any, axes: Any = None) -> Any:
     if any(len(lines) > 1 for _, lines in traces.values()):
         axes[0].legend(fontsize=8, frameon=False, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     return axes
-
-
-def traces_of(model: Any) -> dict[str, tuple[str, list[np.ndarray]]]:
-    """Traces by name: what a step is called, and one line for each chain."""
-    posterior = getattr(model, "posterior_", None)
-    if posterior is not None and hasattr(model, "partitions_"):
-        found = {str(name): np.asarray(draws, dtype=float) for name, draws in posterior["posterior"].data_vars.items()}
-        return {
-            name.replace("_", " "): ("draw", list(values))
-            for name, values in found.items()
-            if values.ndim == 2 and np.all(np.isfinite(values))
-        }
-    joint = np.asarray(getattr(model, "log_joint_", ()), dtype=float)
-    if joint.ndim == 2 and joint.size:
-        return {"log joint": ("draw", list(joint))}
-    passes = getattr(model, "trace_", None)
-    if passes and hasattr(passes[0], "objective"):
-        return {
-            "objective": ("pass", [np.array([step.objective for step in passes])]),
-            "clusters": ("pass", [np.array([float(step.n_clusters) for step in passes])]),
-        }
-    for name, words in (("elbo_trace_", "variational bound"), ("bound_trace_", "evidence bound")):
-        trace = np.asarray(getattr(model, name, ()), dtype=float)
-        if trace.size:
-            return {words: ("iteration", [trace])}
-    return {}
 
 
 def plot_coclustering(model_or_matrix: Any, ax: Any = None, *, labels: Any = None) -> Any:
@@ -220,7 +175,7 @@ def plot_coclustering(model_or_matrix: Any, ax: Any = None, *, labels: Any = Non
     """
     if hasattr(model_or_matrix, "coclustering"):
         model = model_or_matrix
-        labels = np.asarray(model._fitted_labels() if labels is None else labels)
+        labels = np.asarray(subject_of(model).facts.leaf_clusters if labels is None else labels)
         rows = _spread(labels)
         together = model.coclustering(rows)
     else:
@@ -238,8 +193,7 @@ def plot_coclustering(model_or_matrix: Any, ax: Any = None, *, labels: Any = Non
     bar.set_label("probability of being together", fontsize=9, color=INK)
     bar.ax.tick_params(labelsize=8, colors=INK)
     bar.outline.set_visible(False)
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(xticks=[], yticks=[])
     shown = f"{len(rows):,}" if len(rows) == len(labels) else f"{len(rows):,} of {len(labels):,}"
     ax.set_xlabel(f"{shown} rows, ordered by cluster", fontsize=9, color=INK)
     return ax

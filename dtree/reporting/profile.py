@@ -1,86 +1,24 @@
 """What the rows under a node have in common: average features, and which of them set it apart from other rows.
 
-All families keep sums over rows, so the profile of any set of leaves is a sum of rows of one table. Four kinds of value:
+What a family says of its leaves is in `dtree.core.families.profile`; here leaves are compared. By kind of value:
 
-| kind | from | a node's value | set apart by |
-| --- | --- | --- | --- |
-| standard | Gaussians | mean, in standard deviations of the whole data from its mean | difference of the means |
-| share | Bernoulli | share of the rows that are 1 | mutual information between the feature and the side [HG05] |
-| token | multinomial | share of all words | mutual information between the word and the side [HG05] |
-| rate | Poisson | mean count | likelihood ratio of two rates against one |
+| kind | set apart by |
+| --- | --- |
+| standard | difference of the means |
+| share | mutual information between the feature and the side [HG05] |
+| token | mutual information between the word and the side [HG05] |
+| rate | likelihood ratio of two rates against one |
 """
-
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dtree.core.families import Family
-
-
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """Sums (m, d) over the rows of each leaf, and what they are divided by, (m,): rows, or words for the kind "token".
-
-    centre, spread : (d,) turn a value of the kind "standard" back into the units of the data.
-    """
-
-    kind: str
-    sums: np.ndarray
-    exposure: np.ndarray
-    centre: np.ndarray
-    spread: np.ndarray
-
-    @property
-    def means(self) -> np.ndarray:
-        """Values (m, d) of the leaves."""
-        return self.sums / np.maximum(self.exposure, 1e-300)[:, None]
-
-    def of(self, groups: np.ndarray, n_groups: int) -> Profile:
-        """Profile (k, d) of groups of leaves, given the group (m,) of each; leaves of group -1 are left out."""
-        held = groups >= 0
-        sums, exposure = np.zeros((n_groups, self.sums.shape[1])), np.zeros(n_groups)
-        np.add.at(sums, groups[held], self.sums[held])
-        np.add.at(exposure, groups[held], self.exposure[held])
-        return Profile(self.kind, sums, exposure, self.centre, self.spread)
-
-    def in_data_units(self) -> np.ndarray:
-        """Values (m, d) as the data have them."""
-        return self.centre + self.spread * self.means
+from dtree.core.families.profile import Profile
 
 
 def profile_of(family: Family, atoms: np.ndarray, coarsening: float = 1.0) -> Profile | None:
-    """The profile of leaves with statistics atoms (m, s), or None for a family this file does not know."""
-    d = family.n_features
-    atoms = atoms if coarsening == 1.0 else atoms / coarsening
-    zero, one = np.zeros(d), np.ones(d)
-    if family.name in ("gaussian", "gaussian-diag"):
-        return _standardised(family, atoms)
-    if family.name == "bernoulli":
-        return Profile("share", atoms[:, 1 : 1 + d], atoms[:, 0], zero, one)
-    if family.name == "multinomial":
-        return Profile("token", atoms[:, 3 : 3 + d], atoms[:, 2], zero, one)
-    if family.name == "poisson":
-        return Profile("rate", atoms[:, 2 : 2 + d], atoms[:, 0], zero, one)
-    return None
-
-
-def _standardised(family: Any, atoms: np.ndarray) -> Profile:
-    d = family.n_features
-    count, first = atoms[:, 0], atoms[:, 1 : 1 + d]
-    if family.name == "gaussian":
-        a, b = np.triu_indices(d)
-        second = atoms[:, 1 + d :][:, a == b]
-    else:
-        second = atoms[:, 1 + d : 1 + 2 * d]
-    total = count.sum()
-    mean = first.sum(axis=0) / total
-    variance = np.maximum(second.sum(axis=0) / total - mean**2, 0.0)
-    deviation = np.where(variance > 1e-14, np.sqrt(variance), 1.0)
-    sums = (first - count[:, None] * mean) / deviation
-    return Profile("standard", sums, count, family.origin + family.unit * mean, family.unit * deviation)
+    """The profile of leaves with statistics atoms (m, s), or None for a family that has nothing to say."""
+    return family.profile(atoms if coarsening == 1.0 else atoms / coarsening)
 
 
 def contrast(kind: str, sums: np.ndarray, exposure: np.ndarray, others: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -1,7 +1,5 @@
 """The plane in which rows or leaves differ most."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

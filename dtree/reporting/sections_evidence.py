@@ -1,13 +1,12 @@
 """How good the fit is, and how it came about: evidence, passes, iterations, chains, kept trees."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
+from dtree.core.tree import Tree
 from dtree.reporting.markup import Section, facts, line_chart, number, png, table
 from dtree.reporting.subject import Subject
 
@@ -15,6 +14,14 @@ _MOST_LEAVES_BOUNDED = 400
 _POINTS_IN_TRACE = 400
 _HEAT_ROWS = 160
 
+_ABOUT_CHAINS = (
+    "R-hat near 1 (below 1.01) and effective sample sizes (ess) in the hundreds say that the chains agree. 89% of the "
+    "draws lie between eti89_lb and eti89_ub; mcse is the error that is left because draws are finite."
+)
+_ABOUT_BOUNDS = Markup(
+    '<p class="hint">Each is a lower bound on the log evidence of the data; later ones look at more partitions and are '
+    "never lower.</p>"
+)
 _BOUND_WORDS = {
     "bhc": "partitions that fit the tree",
     "alternative": "a grandchild under the first child joined with the other child",
@@ -26,119 +33,64 @@ _BOUND_WORDS = {
 
 
 def evidence_section(subject: Subject) -> Section | None:
-    """Lower bounds on the log evidence, as far as the model has them."""
-    model = subject.model
-    parts: list[Markup] = []
-    rows: list[list[Any]]
-    bounds = bounds_of(model)
+    """Lower bounds on the log evidence, or whatever else is known of it."""
+    known, bounds = subject.facts, bounds_of(subject)
     if bounds:
-        rows = [[_BOUND_WORDS.get(name, name), _nats(value), _nats(value - bounds["bhc"])] for name, value in bounds.items()]  # fmt: skip
-        text = "Each is a lower bound on the log evidence of the data; later ones look at more partitions and are never lower."
-        parts.append(Markup('<p class="hint">{}</p>').format(text))
-        parts.append(table(["what is summed", "log evidence at least", "above the first"], rows, "Evidence bounds", (1, 2)))  # fmt: skip
-    else:
-        single = {
-            "log evidence at least": getattr(model, "log_evidence_bound_", None),
-            "log joint probability of data and clusters": getattr(model, "log_joint_", None),
-            "variational bound": getattr(model, "elbo_", None),
-            "log evidence of the best tree": getattr(model, "log_evidence_", None),
-        }
-        known = [
-            (name, _nats(value))
-            for name, value in single.items()
-            if value is not None and np.ndim(value) == 0 and np.isfinite(value)
-        ]
-        if getattr(model, "elbo_is_bound_", True) is False:
-            known.append(("remark", "the variational bound is an expansion here and may lie above the evidence"))
-        if known:
-            parts.append(facts(known))
-    kept = getattr(model, "log_evidences_", None)
-    if kept is not None and np.all(np.isfinite(kept)) and len(kept) == len(model.weights_):
-        rows = [[place, _nats(value), f"{weight:.3f}"] for place, (value, weight) in enumerate(zip(kept, model.weights_))]  # fmt: skip
-        parts.append(table(["tree", "log evidence", "weight"], rows, "Kept trees", (0, 1, 2)))
-    return Section("evidence", "Evidence", Markup("").join(parts)) if parts else None
+        first = next(iter(bounds.values()))
+        rows = [[_BOUND_WORDS.get(name, name), _nats(value), _nats(value - first)] for name, value in bounds.items()]
+        heads = ["what is summed", "log evidence at least", "above the first"]
+        return Section("evidence", "Evidence", _ABOUT_BOUNDS + table(heads, rows, "Evidence bounds", (1, 2)))
+    if not known.evidence:
+        return None
+    pairs = [(name, _nats(value)) for name, value in known.evidence.items() if np.isfinite(value)]
+    return Section("evidence", "Evidence", facts([*pairs, *(("remark", warning) for warning in known.warnings)]))
 
 
-def bounds_of(model: Any) -> dict[str, float]:
-    """All bounds of a BHC that is small enough to compute them in a moment."""
-    from dtree.estimators import BHC
-
-    if not isinstance(model, BHC) or not 2 <= model.tree_.n_leaves <= _MOST_LEAVES_BOUNDED:
+def bounds_of(subject: Subject) -> dict[str, float]:
+    """All bounds of a tree over rows that is small enough to compute them in a moment."""
+    known = subject.facts
+    if not isinstance(known.tree, Tree) or known.model is None or known.statistics is None or known.together:
         return {}
-    from dtree.evidence import evidence_bounds
+    if not 2 <= known.tree.n_leaves <= _MOST_LEAVES_BOUNDED:
+        return {}
+    from dtree.hierarchy.bounds import tree_bounds
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a budget that ran out still gives valid bounds
-        return evidence_bounds(model)
+        return tree_bounds(known.tree, known.model, known.statistics)
 
 
 def trace_section(subject: Subject) -> Section | None:
-    """What happened pass by pass or iteration by iteration."""
-    model = subject.model
+    """What happened pass by pass, iteration by iteration or draw by draw, and the tables that a method adds."""
     parts = []
-    passes = getattr(model, "trace_", None)
-    if passes and hasattr(passes[0], "objective"):
-        at = [step.number for step in passes]
-        objective = [step.objective for step in passes]
-        parts.append(line_chart([("objective", at, objective)], "pass", "objective", "Objective after each pass"))
-        clusters = [float(step.n_clusters) for step in passes]
-        parts.append(line_chart([("clusters", at, clusters)], "pass", "clusters", "Clusters after each pass"))
-        rows = [
-            [step.number, number(step.objective, 9), number(step.n_clusters), number(step.moved), f"{step.seconds:.2f}", number(round(step.rows_per_second))]
-            for step in passes
-        ]  # fmt: skip
-        headers = ["pass", "objective", "clusters", "rows moved", "seconds", "rows per second"]
-        parts.append(table(headers, rows, "Passes", range(6)))
-    for name, words in (("elbo_trace_", "variational bound"), ("bound_trace_", "evidence bound")):
-        trace = np.asarray(getattr(model, name, ()), dtype=float)
-        if trace.shape[0] > 1:
-            place = _thin(trace.shape[0])
-            parts.append(line_chart([(words, place, trace[place])], "iteration", words, f"{words} by iteration"))
-    joint = np.asarray(getattr(model, "log_joint_", ()), dtype=float)
-    if joint.ndim == 2 and joint.size:
-        place = _thin(joint.shape[1])
-        lines = [(f"walk {walk}", place, joint[walk, place]) for walk in range(joint.shape[0])]
-        parts.append(line_chart(lines, "draw", "log joint density", "Log joint density of the sampled trees"))
-    return Section("traces", "How the fit went", Markup("").join(parts)) if parts else None
-
-
-def chains_section(subject: Subject) -> Section | None:
-    """Traces of the chains, R-hat and effective sample sizes."""
-    posterior = getattr(subject.model, "posterior_", None)
-    if posterior is None or not hasattr(subject.model, "partitions_"):
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a quantity that never changes has no R-hat, which is shown as such
-        summary = subject.model.summary()
-    columns = [str(name) for name in summary.columns]
-    rows = [[str(name), *(_cell(value) for value in values)] for name, values in zip(summary.index, summary.to_numpy())]
-    parts = [
-        Markup('<p class="hint">{}</p>').format(
-            "R-hat near 1 (below 1.01) and effective sample sizes (ess) in the hundreds say that the chains agree. "
-            "89% of the draws lie between eti89_lb and eti89_ub; mcse is the error that is left because draws are finite."
-        ),
-        table(["quantity", *columns], rows, "Summary of the draws", range(1, len(columns) + 1)),
-    ]
-    for name, draws in posterior["posterior"].data_vars.items():
-        values = np.asarray(draws, dtype=float)
-        if values.ndim != 2 or not np.all(np.isfinite(values)):
+    for name, (step, lines) in subject.facts.traces.items():
+        if len(lines[0]) < 2 or not all(np.all(np.isfinite(line)) for line in lines):
             continue
-        place = _thin(values.shape[1])
-        lines = [(f"chain {chain}", place, values[chain, place]) for chain in range(values.shape[0])]
-        words = str(name).replace("_", " ")
-        parts.append(line_chart(lines, "draw", words, f"Trace of {words} in {values.shape[0]} chains"))
-    return Section("chains", "Chains", Markup("").join(parts))
+        place = _thin(len(lines[0]))
+        named = [
+            (f"chain {number}" if len(lines) > 1 else name, place, line[place]) for number, line in enumerate(lines)
+        ]
+        parts.append(line_chart(named, step, name, f"{name} by {step}"))
+    for title, frame in subject.facts.tables.items():
+        heads = [str(frame.index.name or ""), *map(str, frame.columns)]
+        rows = [[str(name), *map(_cell, values)] for name, values in zip(frame.index, frame.to_numpy())]
+        parts.append(table(heads, rows, title, range(1, len(heads))))
+    if not parts:
+        return None
+    if subject.facts.together is not None:
+        parts.insert(0, Markup('<p class="hint">{}</p>').format(_ABOUT_CHAINS))
+        return Section("chains", "Chains", Markup("").join(parts))
+    return Section("traces", "How the fit went", Markup("").join(parts))
 
 
 def coclustering_section(subject: Subject) -> Section | None:
     """How often rows are together, for rows spread evenly over the clusters."""
-    model = subject.model
-    if not hasattr(model, "coclustering") or not hasattr(model, "partitions_"):
+    if subject.facts.together is None:
         return None
-    labels = model._fitted_labels()
+    labels = subject.facts.leaf_clusters
     order = np.argsort(labels, kind="stable")
     rows = order[np.linspace(0, order.shape[0] - 1, min(_HEAT_ROWS, order.shape[0])).round().astype(int)]
-    together = model.coclustering(rows)
+    together = subject.facts.together(rows)
     # From paper white to a deep blue; the same in dark mode, since it is a picture.
     shade = together[:, :, None]
     colours = np.rint(255 * (1 - shade) + np.array([28, 66, 120]) * shade)
@@ -146,8 +98,9 @@ def coclustering_section(subject: Subject) -> Section | None:
     distinct = together[np.triu_indices(rows.shape[0], 1)]
     unsure = float(np.mean((distinct > 0.05) & (distinct < 0.95))) if distinct.size else 0.0
     text = (
-        f"{number(rows.shape[0])} of {number(labels.shape[0])} rows, ordered by cluster; the stronger the colour, the more often two rows "
-        f"are in one cluster. {100 * unsure:.1f}% of the pairs are together in 5% to 95% of the draws."
+        f"{number(rows.shape[0])} of {number(labels.shape[0])} rows, ordered by cluster; the stronger the colour, the "
+        f"more often two rows are in one cluster. {100 * unsure:.1f}% of the pairs are together in 5% to 95% of the "
+        "draws."
     )
     return Section("together", "Which rows belong together", Markup('<p class="hint">{}</p>{}').format(text, picture))
 

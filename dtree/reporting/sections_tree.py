@@ -1,7 +1,5 @@
 """The interactive tree, and the same as a table for those who do not see it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -19,15 +17,15 @@ _AT_ONCE = 2_000_000  # values of a block of node profiles
 
 _EXPLAINED = {
     "odds": (
-        ("where a fork stands", "at its log odds against one cluster, so the further left, the surer the split; the dotted line is even odds"),
-        ("colours", "the clusters: the highest nodes that are one cluster with more than even odds, unless the run asked for another cut"),
+        ("where a fork stands", "at its log odds against one cluster: the further left, the surer; dotted: even odds"),
+        ("colours", "the clusters: the highest nodes that are one cluster with over even odds, or at the run's cut"),
         ("rows, level", "how many rows lie below the node, and how many forks lie above it"),
-        ("r", "the probability that the rows below the node are one cluster, given that no cluster reaches beyond them"),
+        ("r", "the probability that the rows below are one cluster, given that no cluster reaches beyond them"),
         ("p(cluster)", "the probability that the node is a cluster, over all partitions that fit the tree"),
         ("unlike its sibling in", "the features in which the two sides of a fork differ most"),
     ),
     "draws": (
-        ("where a fork stands", "at its log odds against one cluster in the tree that was built at the typical draw; the dotted line is even odds"),
+        ("where a fork stands", "at its log odds against one cluster at the typical draw; dotted: even odds"),
         ("colours", "the clusters of the point estimate, the partition closest to all draws"),
         ("rows, level", "how many rows lie below the node, and how many forks lie above it"),
         ("together", "the share of the draws in which all rows below the node are in one cluster, perhaps with others"),
@@ -35,7 +33,7 @@ _EXPLAINED = {
         ("unlike its sibling in", "the features in which the two sides of a fork differ most"),
     ),
     "time": (
-        ("where a fork stands", "at the time, from 0 to 1, at which the paths of the rows below it parted: the later, the more alike they are"),
+        ("where a fork stands", "at the time, 0 to 1, when its rows parted: the later, the more alike"),
         ("colours", "the branches below a cut in time: in the widest gap between forks, or as many as were asked for"),
         ("rows, level", "how many rows lie below the node, and how many forks lie above it"),
         ("unlike its sibling in", "the features in which the two sides of a fork differ most, in standard deviations"),
@@ -47,8 +45,8 @@ def tree_section(subject: Subject) -> Section:
     """The tree and its table."""
     features = node_features(subject)
     html = Markup(
-        '<p class="hint">{remark} Open and close nodes with a click, or with the arrow keys and Enter. A triangle holds all '
-        "that is below it.</p>"
+        '<p class="hint">{remark} Open and close nodes with a click, or with the arrow keys and Enter. A triangle '
+        "holds all that is below it.</p>"
         '<div id="tree-tools" role="toolbar" aria-label="Tree tools">'
         '<label class="search">Search <input id="search" type="search" autocomplete="off" placeholder="a name" '
         'role="combobox" aria-expanded="false" aria-controls="found" aria-autocomplete="list"></label>'
@@ -62,11 +60,11 @@ def tree_section(subject: Subject) -> Section:
         '<aside id="node" aria-live="polite" aria-label="The chosen node"></aside></div>'
         '<div id="tip" hidden></div>'
         "<noscript><p>The interactive tree needs JavaScript; the table below holds its largest nodes.</p></noscript>"
-    ).format(remark=subject.remark, rows=number(subject.n_rows))
-    html += details(
-        "How to read the tree", facts(_EXPLAINED["draws" if subject.shape.by == "draws" else subject.shape.scale])
-    )
-    html += details(f"The {min(_IN_TABLE, 2 * subject.shape.n_leaves - 1)} largest nodes as a table", _as_table(subject, features))  # fmt: skip
+    ).format(remark=subject.facts.remark, rows=number(subject.n_rows))
+    explained = _EXPLAINED["draws" if subject.shape.by == "draws" else subject.shape.scale]
+    html += details("How to read the tree", facts(explained))
+    shown = min(_IN_TABLE, 2 * subject.shape.n_leaves - 1)
+    html += details(f"The {shown} largest nodes as a table", _as_table(subject, features))
     return Section("tree", "Tree", html, _data(subject, features))
 
 
@@ -87,20 +85,14 @@ def node_features(subject: Subject) -> dict[int, list[tuple[int, float, float]]]
     block = max(1, _AT_ONCE // profile.sums.shape[1])
     for first in range(0, nodes.shape[0], block):
         some = nodes[first : first + block]
-        here, there = sums[stop[some]] - sums[start[some]], sums[stop[sibling[some]]] - sums[start[sibling[some]]]
-        n, m = exposure[stop[some]] - exposure[start[some]], exposure[stop[sibling[some]]] - exposure[start[sibling[some]]]  # fmt: skip
+        other = sibling[some]
+        here, there = sums[stop[some]] - sums[start[some]], sums[stop[other]] - sums[start[other]]
+        n, m = exposure[stop[some]] - exposure[start[some]], exposure[stop[other]] - exposure[start[other]]
         scores = contrast(profile.kind, here, n, there, m)
         chosen = most_distinct(scores, _FEATURES, only_more=profile.kind != "standard")
-        for place, node in enumerate(some):
-            found[int(node)] = [
-                (
-                    int(k),
-                    _short(here[place, k] / max(n[place], 1e-300)),
-                    _short(there[place, k] / max(m[place], 1e-300)),
-                )
-                for k in chosen[place]
-                if k >= 0
-            ]
+        mean, other = here / np.maximum(n, 1e-300)[:, None], there / np.maximum(m, 1e-300)[:, None]
+        for at, node in enumerate(some):
+            found[int(node)] = [(int(k), _short(mean[at, k]), _short(other[at, k])) for k in chosen[at] if k >= 0]
     return found
 
 
@@ -119,8 +111,8 @@ def feature_text(subject: Subject, feature: int, value: float, other: float | No
 
 
 def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]]) -> dict[str, Any]:
-    shape = subject.shape
-    m = shape.n_leaves
+    shape, row_leaf = subject.shape, subject.facts.row_leaf
+    m, names = shape.n_leaves, subject.leaf_names()
     used = sorted({k for listed in features.values() for k, _, _ in listed})
     data: dict[str, Any] = {
         "left": shape.left.tolist(),
@@ -130,21 +122,19 @@ def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]])
         "scale": shape.scale,
         "r": None if shape.r is None else [_short(value) for value in shape.r[m:]],
         "p": None if shape.p is None else [_short(value) for value in shape.p],
-        "cluster": subject.leaf_cluster.tolist(),
+        "cluster": subject.facts.leaf_clusters.tolist(),
         "words": ["together", "alone"] if shape.by == "draws" else ["r", "p(cluster)"],
-        "names": None,
+        "names": names,
         # Leaves that are the clusters themselves, as in mixtures, are called so.
-        "leafWord": "cluster" if np.array_equal(subject.leaf_cluster, np.arange(m)) else "leaf",
+        "leafWord": "cluster" if np.array_equal(subject.facts.leaf_clusters, np.arange(m)) else "leaf",
         "rows": None,
         "kind": subject.profile.kind if subject.profile is not None else None,
         "features": [[node, listed] for node, listed in features.items()],
         "featureNames": [[k, subject.feature(k)] for k in used],
     }
-    names = subject.leaf_names()
-    if names is not None:
-        data["names"] = names
-    elif subject.row_names is not None and subject.row_leaf is not None and len(subject.row_names) <= _MOST_NAMES:
-        data["rows"] = {"names": list(subject.row_names), "leaf": subject.row_leaf.tolist()}
+    rows = subject.row_names
+    if names is None and rows is not None and row_leaf is not None and len(rows) <= _MOST_NAMES:
+        data["rows"] = {"names": list(rows), "leaf": row_leaf.tolist()}
     return data
 
 
@@ -160,6 +150,5 @@ def _as_table(subject: Subject, features: dict[int, list[tuple[int, float, float
         above = "root" if parent[node] < 0 else f"node {parent[node]}"
         rows.append([name, above, int(level[node]), number(int(shape.size[node])), r, what])
     share = "together" if shape.by == "draws" else "r"
-    return table(
-        ["node", "under", "level", "rows", share, "unlike its sibling in"], rows, "Nodes of the tree", (2, 3, 4)
-    )
+    heads = ["node", "under", "level", "rows", share, "unlike its sibling in"]
+    return table(heads, rows, "Nodes of the tree", (2, 3, 4))

@@ -1,7 +1,5 @@
 """Colours and axes that all pictures share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 ABOVE_CUT = "#8a8f98"
@@ -17,13 +15,13 @@ def colour_of(cluster: int) -> str:
     return CLUSTER_COLOURS[cluster % len(CLUSTER_COLOURS)] if cluster >= 0 else ABOVE_CUT
 
 
-def new_axes(width: float, height: float) -> Any:
-    """Axes in a figure of their own."""
+def new_axes(width: float, height: float, rows: int = 1) -> Any:
+    """Axes in a figure of their own; an array of them where several stand one above the other."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
         raise ValueError("drawing needs Matplotlib, which is not installed; pip install 'dtree[plot]'") from None
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return plt.subplots(rows, figsize=(width, height), layout="constrained")[1]
 
 
 def quiet_axes(ax: Any, x_label: str, y_label: str) -> None:
@@ -31,7 +29,5 @@ def quiet_axes(ax: Any, x_label: str, y_label: str) -> None:
     ax.set_xlabel(x_label, fontsize=9, color=INK)
     ax.set_ylabel(y_label, fontsize=9, color=INK)
     ax.tick_params(colors=INK, labelsize=8)
-    for side in ("right", "top"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(ABOVE_CUT)
+    ax.spines[["right", "top"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(ABOVE_CUT)

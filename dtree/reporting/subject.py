@@ -1,44 +1,56 @@
-"""What the page is about: any fitted model, or a tree alone, in one shape."""
+"""What a page or a picture is about: the facts of any fitted model or run, or a tree alone, in one shape."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtree.core.model import Model
-from dtree.core.priors import DirichletProcess
+from dtree.core.shape import Shape, shape_of_tree
 from dtree.core.tree import Tree
-from dtree.hierarchy.bhc import build_tree
+from dtree.methods import method_named
+from dtree.methods.facts import Facts, counted
+from dtree.methods.fitted_checks import checked_fitted
 from dtree.reporting.profile import Profile, profile_of
-from dtree.reporting.shape import Shape, shape_of_diffusion, shape_of_tree
+from dtree.runs.run import Run
+
+
+class Points(NamedTuple):
+    """What is drawn in two dimensions: some rows, or the leaves."""
+
+    profile: Profile  # of m points
+    cluster: np.ndarray  # (m,)
+    names: list[str] | None  # (m,)
+    in_all: int  # how many there are to choose from
 
 
 @dataclass(eq=False)
 class Subject:
-    """Everything the sections draw from; what a model does not have is None.
+    """Everything the sections draw from; what a method does not have is None.
 
-    leaf_cluster : (m,) cluster of each leaf. row_leaf : (n,) leaf of each row. points : profile whose rows are drawn in the
-    projection, with point_cluster and point_names; the leaves when None.
+    points : rows to draw in two dimensions; the leaves when None. columns : (d',) of n_features that the model uses.
+    predict : the cluster of new rows.
     """
 
-    model: Any
-    method: str
-    shape: Shape
-    leaf_cluster: np.ndarray
+    facts: Facts
     profile: Profile | None = None
-    row_leaf: np.ndarray | None = None
-    points: Profile | None = None
-    point_cluster: np.ndarray | None = None
-    point_names: list[str] | None = None
-    points_in_all: int | None = None
+    columns: np.ndarray | None = None
+    n_features: int = 0
+    predict: Callable[[Any], np.ndarray] | None = None
+    points: Points | None = None
     row_names: list[str] | None = None
-    feature_names: list[str] | None = None
-    remark: str = ""
+    feature_names: list[str] | None = None  # of the columns in use
     image_shape: tuple[int, int] | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    run: str | None = None  # where the run is, for the title
+    origin: dict[str, Any] = field(default_factory=dict)  # where it came from, in words
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The tree to draw."""
+        return self.facts.shape()
 
     @property
     def n_rows(self) -> int:
@@ -48,12 +60,27 @@ class Subject:
     @property
     def n_clusters(self) -> int:
         """Number of clusters."""
-        return int(self.leaf_cluster.max()) + 1
+        return int(self.facts.leaf_clusters.max()) + 1
+
+    @property
+    def headline(self) -> str:
+        """What was found, in a few words."""
+        return f"{counted(self.n_rows, 'row')}, {counted(self.n_clusters, 'cluster')}"
+
+    @property
+    def drawn(self) -> Points | None:
+        """What to draw in two dimensions."""
+        if self.points is not None or self.profile is None:
+            return self.points
+        cluster, names = self.facts.leaf_clusters, self.row_names
+        names = names if names is not None and len(names) == len(cluster) else None
+        return Points(self.profile, cluster, names, len(cluster))
 
     @property
     def cluster_sizes(self) -> np.ndarray:
         """Rows (k,) in each cluster."""
-        return np.bincount(self.leaf_cluster, weights=self.shape.size[: self.shape.n_leaves]).astype(np.int64)
+        rows = self.shape.size[: self.shape.n_leaves]
+        return np.bincount(self.facts.leaf_clusters, weights=rows).astype(np.int64)
 
     def feature(self, number: int) -> str:
         """Name of a feature."""
@@ -61,152 +88,62 @@ class Subject:
 
     def leaf_names(self) -> list[str] | None:
         """Names of the leaves when every leaf is a row with a name."""
-        if self.row_names is None or self.row_leaf is None or len(self.row_names) != self.shape.n_leaves:
+        m, leaf = self.shape.n_leaves, self.facts.row_leaf
+        if self.row_names is None or leaf is None or len(self.row_names) != m or np.any(self.shape.size[:m] != 1):
             return None
-        names = [""] * self.shape.n_leaves
-        for row, leaf in enumerate(self.row_leaf):
-            names[leaf] = self.row_names[row]
-        return names if all(self.shape.size[: self.shape.n_leaves] == 1) else None
+        names = [""] * m
+        for row, name in enumerate(self.row_names):
+            names[leaf[row]] = name
+        return names
 
 
-def subject_of(model: Any) -> Subject:
-    """The subject of a fitted model or a tree, or one sentence why there is none."""
-    if isinstance(model, Tree):
-        shape = shape_of_tree(model)
-        rows = np.arange(model.n_leaves)
-        return Subject(model, "Tree", shape, model.cut(), row_leaf=rows)
-    for kind in type(model).__mro__:
-        builder = _BUILDERS.get(kind.__name__)
-        if builder is not None and kind.__module__.startswith("dtree."):
-            if not _is_fitted(model):
-                raise ValueError(f"this {type(model).__name__} is not fitted yet; call fit before the report")
-            return builder(model)
-    raise ValueError(f"there is no report about a {type(model).__name__}: give a fitted dtree model, a run or a Tree")
+def subject_of(model_or_run: Any) -> Subject:
+    """The subject of a fitted model, the folder of a finished run or a tree, or one sentence why there is none."""
+    if isinstance(model_or_run, Tree):
+        rows = np.arange(model_or_run.n_leaves)
+        tree, clusters = model_or_run, model_or_run.cut()
+        shape = partial(shape_of_tree, tree)
+        return Subject(Facts("Tree", int(clusters.max()) + 1, "", shape, clusters, rows, tree=tree))
+    if isinstance(model_or_run, str | os.PathLike):
+        run = Run.open(model_or_run)
+        run.require_done()
+        return _of_run(run)
+    if not hasattr(model_or_run, "_finished_run"):
+        raise ValueError(
+            f"there is no report about a {type(model_or_run).__name__}: give a fitted dtree model, a run or a Tree"
+        )
+    if not hasattr(model_or_run, "_run"):
+        raise ValueError(f"this {type(model_or_run).__name__} is not fitted yet; call fit before the report")
+    return _of_run(model_or_run._finished_run())
 
 
-def _is_fitted(model: Any) -> bool:
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        return False
-    return True
-
-
-def _of_bhc(model: Any) -> Subject:
-    tree = model.tree_
-    rows = np.arange(tree.n_leaves) if model.labels_.shape[0] == tree.n_leaves else None
-    leaf_cluster = model.labels_ if rows is not None else tree.cut(model.cut)
+def _of_run(run: Run) -> Subject:
+    header, fitted = run.header, checked_fitted(run)
+    method = method_named(header.method)
+    facts = method.facts(fitted, run.row_array(method.leaf_rows))
+    profile = facts.profile
+    if profile is None and facts.model is not None and facts.statistics is not None:
+        profile = profile_of(facts.model.family, facts.statistics, facts.model.coarsening)
+    names = header.feature_names
+    origin = {
+        "data": header.data,
+        "data shape": f"{header.n_rows:,} × {header.n_features:,}",
+        "data fingerprint": header.fingerprint,
+        "seed": header.random_state if header.random_state is not None else f"{header.seed} (drawn)",
+        "command": " ".join(header.command),
+        "created": header.created,
+        "seconds": f"{header.seconds:.2f}",
+        **header.notes,
+    }
     return Subject(
-        model,
-        "Bayesian hierarchical clustering",
-        shape_of_tree(tree),
-        leaf_cluster,
-        profile_of(model.family_, model.atoms_, model.coarsening),
-        row_leaf=rows,
-    )
-
-
-def _of_incremental(model: Any) -> Subject:
-    from dtree.hierarchy.incremental_estimator import leaf_statistics
-
-    profile = profile_of(model.family_, leaf_statistics(model._fitted_forest()), model.coarsening)
-    shape = shape_of_tree(model.tree_)
-    return Subject(
-        model,
-        "Incremental Bayesian hierarchical clustering",
-        shape,
-        model.labels_,
+        facts,
         profile,
-        row_leaf=np.arange(shape.n_leaves),
+        fitted.columns,
+        header.n_features,
+        lambda rows: method.predict(fitted, method.checked(fitted, rows))[0],
+        row_names=header.row_names,
+        feature_names=None if names is None else [names[column] for column in fitted.columns],
+        run=None if run.path is None else run.location,
+        origin={**origin, "fitted with": ", ".join(f"{name} {value}" for name, value in header.versions.items())},
+        settings=dict(header.settings),
     )
-
-
-def _of_kmeans(model: Any) -> Subject:
-    has_tree = hasattr(model, "tree_")
-    tree = model.tree_ if has_tree else build_tree(model.model_, model.statistics_)
-    return Subject(
-        model,
-        "Bayes K-means, then Bayesian hierarchical clustering of its clusters" if has_tree else "Bayes K-means",
-        shape_of_tree(tree),
-        model.leaf_clusters_ if has_tree else np.arange(tree.n_leaves),
-        profile_of(model.family_, model.statistics_, model.coarsening),
-        row_leaf=model.atom_labels_ if has_tree else model.labels_,
-        remark="Every leaf is a cluster of Bayes K-means."
-        if has_tree
-        else "The tree over the clusters was built for this page.",
-    )
-
-
-def _of_chains(model: Any) -> Subject:
-    labels = model._fitted_labels()
-    found, shape = model.credibility(), shape_of_tree(model.tree_)
-    atoms = profile_of(model.family_, model.atoms_, model.coarsening)
-    return Subject(
-        model,
-        "Markov chain Monte Carlo over partitions",
-        replace(shape, r=found.together, p=found.cluster, by="draws"),
-        labels,
-        atoms,
-        row_leaf=np.arange(shape.n_leaves) if model.labels_.shape[0] == shape.n_leaves else None,
-        remark="Colours are the clusters of the point estimate, which need not be branches of this tree.",
-    )
-
-
-def _of_variational(model: Any) -> Subject:
-    held = np.bincount(model.labels_, minlength=model.statistics_.shape[0]) > 0
-    held[model.statistics_[:, 0] < 0.5] = False  # too few soft rows to stand in a tree
-    number = np.cumsum(held) - 1
-    statistics = np.ascontiguousarray(model.statistics_[held])
-    tree = build_tree(Model(model.family_, DirichletProcess(float(model.alpha_))), statistics)
-    shape = shape_of_tree(tree)
-    rows = np.where(held[model.labels_], number[model.labels_], -1)
-    size = shape.size.copy()
-    size[: shape.n_leaves] = np.bincount(rows[rows >= 0], minlength=shape.n_leaves)
-    for fork in range(shape.n_leaves - 1):
-        size[shape.n_leaves + fork] = size[shape.left[fork]] + size[shape.right[fork]]
-    return Subject(
-        model,
-        f"Variational inference ({model.variant})",
-        Shape(shape.left, shape.right, size, shape.height, "odds", shape.r, shape.p),
-        np.arange(shape.n_leaves),
-        profile_of(model.family_, statistics),
-        row_leaf=rows,
-        remark="The tree over the components that hold rows was built for this page.",
-    )
-
-
-def _of_diffusion(model: Any) -> Subject:
-    prepared = model.prepared_
-    shape = shape_of_diffusion(model.tree_, prepared.rows)
-    m = shape.n_leaves
-    rows = shape.size[:m].astype(np.float64)
-    # Where the leaves are believed to be: latent units for binary rows, whatever was missing filled in.
-    means = model.node_locations()[0][:m]
-    centre = rows @ means / rows.sum()
-    spread = np.sqrt(rows @ (means - centre) ** 2 / rows.sum())
-    spread = np.where(spread > 1e-12, spread, 1.0)
-    several = m < prepared.leaf_of_row.shape[0]
-    return Subject(
-        model,
-        f"Dirichlet diffusion tree ({model.inference})",
-        shape,
-        model._node_labels[:m],
-        Profile("standard", (means - centre) / spread * rows[:, None], rows, centre, spread),
-        row_leaf=prepared.leaf_of_row,
-        remark="A diffusion tree has no clusters of its own; they are its branches below a cut in time."
-        + (" A leaf may be a summary of several rows." if several else ""),
-    )
-
-
-# By the name of the class, so that this file loads none of them; the subclass decides before its parents.
-_BUILDERS: Mapping[str, Callable[[Any], Subject]] = {
-    "BHC": _of_bhc,
-    "IncrementalBHC": _of_incremental,
-    "InMemoryBayesKMeans": _of_kmeans,
-    "DPMixtureMCMC": _of_chains,
-    "DPMixtureVB": _of_variational,
-    "DiffusionTree": _of_diffusion,
-}

@@ -1,1 +1,1 @@
-"""Fitted models on disk, a file a kind; `saving` has `dtree.save` and `dtree.open`."""
+"""Runs: a header, records and arrays of rows, in a folder or in memory; written whole and read with suspicion."""

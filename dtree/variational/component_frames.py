@@ -1,14 +1,12 @@
 """Component parameters as data frames, with the names of clusters and features."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 
 def component_frame(components: dict[str, np.ndarray], parameter: str | None, clusters: int, features: Any) -> Any:
-    """The first `clusters` rows of a parameter (T,), (T, d) or (T, d, d) as a pandas frame; None for the first parameter.
+    """The first `clusters` rows of a parameter (T,), (T, d) or (T, d, d) as a data frame; None for the first parameter.
 
     Matrices have a row for each cluster and feature.
 
@@ -18,6 +16,8 @@ def component_frame(components: dict[str, np.ndarray], parameter: str | None, cl
     """
     import pandas
 
+    if not components:
+        raise ValueError("the family names no parameters of a component; `statistics_` holds what is known of each")
     parameter = next(iter(components)) if parameter is None else parameter
     if parameter not in components:
         raise ValueError(f"there is no parameter {parameter!r}: choose one of {', '.join(components)}")

@@ -1,17 +1,15 @@
 """A family for someone who names only its kind: hyperparameters from the data, the delicate one from the bound.
 
-How tight clusters are relative to the spread of the data decides how many there are. A handful of shares is tried with short
-fits on at most a few thousand rows, and the one with the highest bound wins, so nothing has to be set by hand.
+How tight clusters are relative to the spread of the data decides how many there are. A handful of shares is tried with
+short fits on at most a few thousand rows, and the one with the highest bound wins, so nothing has to be set by hand.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from dtree.core.families import FAMILIES, Family, Moments, moments_of
-from dtree.variational.fitting import fit_in_memory
+from dtree.core.families import Family, Moments, family_type, moments_of
+from dtree.variational.fitting import InMemory, ascend
 from dtree.variational.starts import kmeans_labels, one_hot
 from dtree.variational.steps import Rule, make_block
 from dtree.variational.variants import Variant
@@ -24,8 +22,8 @@ _CENTRES = (2, 4, 8, 16, 32, 64)
 
 def family_from_data(kind: str | Family, X: Any, weight: np.ndarray | None = None) -> list[Family]:
     """The family itself, anchored at the data, or the defaults of its kind for several shares of variance."""
-    with_covariance = not isinstance(kind, Family) and kind in FAMILIES and FAMILIES[kind].needs_covariance
-    return family_from_moments(kind, moments_of(X, with_covariance=with_covariance, weight=weight))
+    with_covariance = not isinstance(kind, Family) and family_type(kind).needs_covariance
+    return family_from_moments(kind, moments_of(X, with_covariance, weight))
 
 
 def family_from_moments(kind: str | Family, moments: Moments) -> list[Family]:
@@ -39,9 +37,7 @@ def family_from_moments(kind: str | Family, moments: Moments) -> list[Family]:
         if kind.n_features != moments.mean.shape[0]:
             raise ValueError(f"the family has {kind.n_features} features but the data have {moments.mean.shape[0]}")
         return [kind.anchored(moments)]
-    if kind not in FAMILIES:
-        raise ValueError(f"unknown family {kind!r}: choose one of {', '.join(FAMILIES)} or give a family object")
-    return [FAMILIES[kind].defaults(moments, share) for share in SHARES]
+    return [family_type(kind).defaults(moments, share) for share in SHARES]
 
 
 def choose_by_bound(
@@ -67,8 +63,8 @@ def choose_by_bound(
     for centres in sorted({min(number, size) for number in _CENTRES} | {size}):
         start = one_hot(kmeans_labels(candidates[0], sample, centres, random, sample_weight), size)
         for family in candidates:
-            block, rule = make_block(family, sample, sample_weight), Rule(family, plain, alpha)
-            fit, _ = fit_in_memory(block, start.copy(), rule, _ITERATIONS, 1e-3)
-            if fit.elbo > best[0]:
-                best = fit.elbo, family, centres
+            held, rule = InMemory(make_block(family, sample, sample_weight), start.copy()), Rule(family, plain, alpha)
+            bound = ascend(held, held.sums(rule), rule, _ITERATIONS, 1e-3).elbo
+            if bound > best[0]:
+                best = bound, family, centres
     return best[1], best[2]

@@ -1,18 +1,16 @@
 """Escapes from poor optima: merge two components, or split one into an empty place, when that raises the bound.
 
-Candidates are ranked by what they would do to the bound if labels were hard, which needs only log marginals of statistics;
-the best few are tried by some iterations on a copy, and kept only if the bound is then higher.
+Candidates are ranked by what they would do to the bound if labels were hard, which needs only log marginals of
+statistics; the best few are tried by some iterations on a copy, and kept only if the bound is then higher.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from dtree.variational.fitting import Fit, InMemory, ascend
-from dtree.variational.likelihood import expectation_of, soft_log_marginals
 from dtree.variational.steps import Rule, Sums, log_prior_of, sums_of
 from dtree.variational.weights import label_order
 
@@ -22,6 +20,7 @@ _TRIAL_ITERATIONS = 50
 _CHEAP_WORK = 20_000_000  # multiplications of a cheap pass
 _CHEAP_PASSES = 500
 _WORST_MERGE = -10.0  # nats a hard merge may lose and still be tried: soft labels often win them back
+_WIDEST_SPLIT = 2000  # statistics of sparse rows that are made dense to propose a split
 _SPLIT_ROWS = 4000  # rows of a component looked at when a split is proposed
 
 
@@ -36,7 +35,9 @@ def escape(
 ) -> tuple[Fit, InMemory]:
     """Try merges and splits for at most `rounds` rounds; the fit that comes back has at least the same bound.
 
-    Trials stop when they have used twice the passes of the fit itself, or some hundreds where passes are cheap.
+    Trials stop when they have used twice the passes of the fit itself, or some hundreds where passes are cheap; but a
+    trial that is kept shows that there is more to gain and earns one more, whatever it used. Its own ascent may take
+    `max_iter` passes, as the fit's did.
     """
     work = len(rows.block) * fit.sums.statistics.size
     budget = 2 * len(fit.trace) + (_CHEAP_PASSES if work < _CHEAP_WORK else 0)
@@ -53,6 +54,7 @@ def escape(
                     tried = replace(longer, trace=tried.trace + longer.trace[1:])
                 risen = [value for value in tried.trace if value > fit.elbo]  # the trace is that of the kept states
                 fit, rows = replace(tried, trace=fit.trace + risen), trial
+                budget = budget if budget > 0 else _TRIAL_ITERATIONS
                 break
             if budget <= 0:
                 return fit, rows
@@ -68,7 +70,7 @@ def _hard_value(statistics: np.ndarray, fit: Fit) -> float:
     if rule.variant.ordered:
         statistics = statistics[label_order(rule.alpha, statistics[:, 0], rule.order)]
     sums = Sums(statistics, 0.0, np.zeros((0, 0)), np.zeros(0), fit.sums.rows)
-    return float(soft_log_marginals(rule.family, statistics).sum()) + log_prior_of(sums, plain, rule.alpha)
+    return float(rule.family.soft_log_marginal_of(statistics).sum()) + log_prior_of(sums, plain, rule.alpha)
 
 
 def _merges(rows: InMemory, fit: Fit) -> list[tuple[float, np.ndarray]]:
@@ -77,8 +79,8 @@ def _merges(rows: InMemory, fit: Fit) -> list[tuple[float, np.ndarray]]:
     if occupied.shape[0] < 2:
         return []
     first, second = (occupied[index] for index in np.triu_indices(occupied.shape[0], 1))
-    single = soft_log_marginals(fit.rule.family, statistics)
-    joint = soft_log_marginals(fit.rule.family, statistics[first] + statistics[second])
+    single = fit.rule.family.soft_log_marginal_of(statistics)
+    joint = fit.rule.family.soft_log_marginal_of(statistics[first] + statistics[second])
     rough = joint - single[first] - single[second]
     before = _hard_value(statistics, fit)
     found = []
@@ -89,15 +91,8 @@ def _merges(rows: InMemory, fit: Fit) -> list[tuple[float, np.ndarray]]:
         merged[b] = 0.0
         gain = _hard_value(merged, fit) - before
         if gain > _WORST_MERGE:
-            found.append((gain, a, b))
-    found.sort(key=lambda candidate: -candidate[0])
-    proposals = []
-    for gain, a, b in found[:_TRIALS_PER_ROUND]:
-        labels = rows.responsibilities.copy()
-        labels[:, a] += labels[:, b]
-        labels[:, b] = 0.0
-        proposals.append((gain, labels))
-    return proposals
+            found.append((gain, slice(None), b, a))
+    return _best_moves(rows, found)
 
 
 def _splits(rows: InMemory, fit: Fit, random: np.random.Generator) -> list[tuple[float, np.ndarray]]:
@@ -124,13 +119,17 @@ def _splits(rows: InMemory, fit: Fit, random: np.random.Generator) -> list[tuple
         statistics[place] += halves.statistics[1]
         gain = _hard_value(statistics, fit) - before
         if gain > 0:
-            found.append((gain, int(k), members[second_side]))
-    found.sort(key=lambda candidate: -candidate[0])
+            found.append((gain, members[second_side], int(k), place))
+    return _best_moves(rows, found)
+
+
+def _best_moves(rows: InMemory, found: list[tuple[float, Any, int, int]]) -> list[tuple[float, np.ndarray]]:
+    """Gains and responsibilities (n, T) of the best moves (gain, which rows, from component, to component)."""
     proposals = []
-    for gain, k, moving in found[:_TRIALS_PER_ROUND]:
+    for gain, moving, source, target in sorted(found, key=lambda move: -move[0])[:_TRIALS_PER_ROUND]:
         labels = rows.responsibilities.copy()
-        labels[moving, place] += labels[moving, k]
-        labels[moving, k] = 0.0
+        labels[moving, target] += labels[moving, source]
+        labels[moving, source] = 0.0
         proposals.append((gain, labels))
     return proposals
 
@@ -140,13 +139,12 @@ def _two_sides(rows: InMemory, rule: Rule, k: int, random: np.random.Generator) 
     members = np.flatnonzero(rows.responsibilities[:, k] > 0.5)
     if members.shape[0] < 4:
         return None
-    features = expectation_of(rule.family).features(rule.family, rows.block.rows[members])
+    features = rule.family.statistics_of_kept(rows.block.rows[members])
     if sparse.issparse(features):
-        features = features.toarray() if features.shape[1] <= 2000 else None
-        if features is None:
+        if features.shape[1] > _WIDEST_SPLIT:
             return None
-    columns = 1 + min(rule.family.n_features, features.shape[1] - 1)
-    points = features[:, 1:columns] if features.shape[1] > columns else features[:, 1:]
+        features = features.toarray()
+    points = features[:, 1 : 1 + rule.family.n_features]
     sample = points if points.shape[0] <= _SPLIT_ROWS else points[random.choice(points.shape[0], _SPLIT_ROWS, False)]
     centres = sample[random.choice(sample.shape[0], 2, replace=False)]
     for _ in range(20):

@@ -3,19 +3,20 @@
 It knows nothing of where rows live. Between two passes over them (`settle`) rows are asked two things:
 
     permute(order)                   labels were renamed; rows that keep responsibilities rename theirs
-    exact_log_prior(rule) -> float | None    E log p(z) of a collapsed variant exactly, or None when there are too many rows
+    exact_log_prior(rule) -> float | None    E log p(z) of a collapsed variant exactly, or None for too many rows
 
-The loop (`ascend`) asks for a third, the pass itself; the engine, whose passes start from a run's folder, has a loop of its own.
+The loop (`ascend`) asks for a third, the pass itself; the engine's passes start from a run's folder in its own loop.
 
     run(state) -> Sums               the total of e_step over all blocks, added in a fixed order
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from dtree.variational.weights import exact_log_prior
 
 EXACT_BOUND_ROWS = 1000  # the exact collapsed bound costs T n^2 each iteration; above this the expansion is reported
 _PARALLEL_WORK = 20_000_000  # multiplications below which threads cost more than they save
-_PIECES_PER_PASS = 4  # inner blocks handed to a thread at once
+_PIECES_PER_PASS = 4  # inner blocks handed to a thread at once: fewer cost more than they save
 
 
 class Labelled(Protocol):
@@ -73,25 +74,18 @@ class Fit:
         return m_step(self.sums, self.rule)
 
 
-def ascend(
-    rows: Pass,
-    sums: Sums,
-    rule: Rule,
-    max_iter: int,
-    tol: float,
-    learn_alpha: bool = False,
-    progress: Callable[[int, float], None] | None = None,
-) -> Fit:
-    """Iterate from `sums` until the bound changes by less than `tol` per row, at most `max_iter` E-steps."""
+def ascend(rows: Pass, sums: Sums, rule: Rule, max_iter: int, tol: float, learn_alpha: bool = False) -> Fit:
+    """Iterate from `sums` until the bound changes by less than `tol` per row, at most `max_iter` E-steps.
+
+    The bound of `sums` themselves comes first in the trace, so that it has a value even without an E-step.
+    """
     trace: list[float] = []
-    for iteration in range(max_iter + 1):
+    for iteration in itertools.count():
         settled = settle(rows, sums, rule, learn_alpha)
         sums, rule = settled.sums, settled.rule
         trace.append(settled.elbo)
-        if progress is not None:
-            progress(iteration, trace[-1])
         converged = has_converged(trace, tol, sums.rows)
-        if converged or iteration == max_iter:
+        if converged or iteration >= max_iter:
             break
         sums = rows.run(m_step(sums, rule))
     return Fit(sums, rule, trace[-1], settled.is_bound, trace, converged)
@@ -124,11 +118,25 @@ def has_converged(trace: list[float], tol: float, rows: float) -> bool:
     return len(trace) > 1 and abs(trace[-1] - trace[-2]) < tol * rows
 
 
+def sum_of_pieces(rows: int, state: State, one: Callable[[int, int], Sums], threads: int) -> Sums:
+    """The total of `one(start, stop)` over pieces of the rows, added in order.
+
+    Pieces go to threads, each with a single-threaded BLAS, so the bits do not depend on the number of threads.
+    """
+    step = _PIECES_PER_PASS * inner_rows(*state.coefficients.shape)
+    starts = range(0, rows, step)
+    stops = [min(start + step, rows) for start in starts]
+    total = empty_sums(state.variant, *state.coefficients.shape)
+    if threads == 1 or len(starts) == 1:
+        return sum(map(one, starts, stops), start=total)
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(one, starts, stops), start=total)
+
+
 class InMemory:
     """All rows and their responsibilities in this process.
 
-    Pieces of rows go to threads, each with a single-threaded BLAS, and their sums are added in the order of rows, so the
-    answer does not depend on the number of threads.
+    A pass over them gives the same answer for any number of threads.
     """
 
     def __init__(
@@ -172,13 +180,9 @@ class InMemory:
     def run(self, state: State) -> Sums:
         if state.weights is not None and (self.expectation == "exact" or self.schedule == "sequential"):
             return self._sweep(state)
-        size, width = state.coefficients.shape
-        step = _PIECES_PER_PASS * inner_rows(size, width)
-        pieces = range(0, len(self.block), step)
         order, self._order = self._order, None
 
-        def one(start: int) -> Sums:
-            stop = min(start + step, len(self.block))
+        def one(start: int, stop: int) -> Sums:
             part, out = self.block.part(start, stop), self._kept[start:stop]
             if state.weights is not None:
                 part = replace(part, responsibilities=out if order is None else np.ascontiguousarray(out[:, order]))
@@ -186,16 +190,8 @@ class InMemory:
 
         threads = self.threads
         if threads is None:
-            threads = available_threads() if len(self.block) * size * width > _PARALLEL_WORK else 1
-        total = empty_sums(state.variant, size, width)
-        if threads == 1 or len(pieces) == 1:
-            for start in pieces:
-                total = total + one(start)
-            return total
-        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-            for sums in pool.map(one, pieces):
-                total = total + sums
-        return total
+            threads = available_threads() if len(self.block) * state.coefficients.size > _PARALLEL_WORK else 1
+        return sum_of_pieces(len(self.block), state, one, threads)
 
     def _sweep(self, state: State) -> Sums:
         """Schedules that refresh counts row by row, and exact expectations."""
@@ -211,12 +207,3 @@ class InMemory:
     def with_responsibilities(self, responsibilities: np.ndarray) -> InMemory:
         """The same rows with other responsibilities, to try something on."""
         return InMemory(self.block, responsibilities, self.expectation, self.schedule, self.threads)
-
-
-def fit_in_memory(
-    block: Block, responsibilities: np.ndarray, rule: Rule, max_iter: int, tol: float, **settings: Any
-) -> tuple[Fit, InMemory]:
-    """Fit from given responsibilities (n, T)."""
-    expectation = settings.pop("expectation", "corrected")
-    rows = InMemory(block, responsibilities, expectation, settings.pop("schedule", "parallel"))
-    return ascend(rows, rows.sums(rule), rule, max_iter, tol, **settings), rows

@@ -1,13 +1,11 @@
 """Compiled softmax over labels, for uncollapsed weights and for collapsed ones with the row's own share taken away.
 
-Collapsed variants need, for every row, E log p(z_n = i | the other labels) ([KWT07] Eqs. 21-23): counts without that row.
-A row's responsibilities are nearly 0 for most labels, and the tails t_i = sum_{j>=i} r_j nearly 0 or 1, so these expectations
-come from tables filled once a pass; only the few labels in between are computed.
+Collapsed variants need, for every row, E log p(z_n = i | the other labels) ([KWT07] Eqs. 21-23): counts without that
+row. A row's responsibilities are nearly 0 for most labels, and the tails t_i = sum_{j>=i} r_j nearly 0 or 1, so these
+expectations come from tables filled once a pass; only the few labels in between are computed.
 
 Eq. 22 holds for i < T; for i = T there is no own factor, because v_T = 1.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -58,8 +56,19 @@ def _own(weights, i, share):
 
 @kernel
 def _tail(weights, i, share, a):
+    """E log(a + N_{>=i}) without a row whose share of that tail is `share`."""
     variance = weights.tail_variance[i] - share * (1.0 - share)
     return taylor_log(a, max(weights.tail[i] - share, 0.0), variance)
+
+
+@kernel
+def _tail_by_table(weights, i, share, a, tables):
+    """The same, with what it is for a share of 0 and of 1 given."""
+    if share < _NEGLIGIBLE:
+        return tables[0]
+    if share > 1.0 - _NEGLIGIBLE:
+        return tables[1]
+    return _tail(weights, i, share, a)
 
 
 @kernel
@@ -105,19 +114,10 @@ def conditional_log_prior(weights, shares, out):
         if i == size - 1:
             out[i] = before
             return
-        if tail < _NEGLIGIBLE:
-            both = weights.both_without_none[i]
-        elif tail > 1.0 - _NEGLIGIBLE:
-            both = weights.both_without_row[i]
-        else:
-            both = _tail(weights, i, tail, 1.0 + weights.alpha)
-        after = out[i + 1]
-        if after < _NEGLIGIBLE:
-            rest = weights.rest_without_none[i]
-        elif after > 1.0 - _NEGLIGIBLE:
-            rest = weights.rest_without_row[i]
-        else:
-            rest = _tail(weights, i + 1, after, weights.alpha)
+        both_tables = weights.both_without_none[i], weights.both_without_row[i]
+        both = _tail_by_table(weights, i, tail, 1.0 + weights.alpha, both_tables)
+        rest_tables = weights.rest_without_none[i], weights.rest_without_row[i]
+        rest = _tail_by_table(weights, i + 1, out[i + 1], weights.alpha, rest_tables)
         own = weights.own_without_row[i] if shares[i] < _NEGLIGIBLE else _own(weights, i, shares[i])
         out[i] = own - both + before
         before += rest - both
@@ -160,8 +160,8 @@ def softmax_rows(scores, weight):
 def collapsed_rows(weights, scores, shares, shares_known, weight, log_zero):
     """Expected log likelihoods `scores` (n, T) become responsibilities of a collapsed variant, in place.
 
-    `shares` (n, T) are each row's responsibilities inside the counts. When they were not kept (`shares_known` false), the
-    responsibilities that agree with their own removal are found instead: the same fixed points, no memory of rows.
+    `shares` (n, T) are each row's responsibilities inside the counts. When they were not kept (`shares_known` false),
+    the responsibilities that agree with their own removal are found instead: the same fixed points, no memory of rows.
     Adds sum_n w_n log(1 - r_n) to `log_zero` (T,) and returns the weighted sum of entropies.
     """
     size = scores.shape[1]

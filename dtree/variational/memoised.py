@@ -1,32 +1,24 @@
 """Memoised updates (Hughes & Sudderth 2013): batches come and come again, and the bound over all of them does not fall.
 
-The sums of every batch are kept (T x s numbers each, no rows). Visiting a batch replaces its sums by new ones from the present
-state and adds all batches up again in the order of their first visit, so nothing drifts and the bound is that of all rows seen
-so far. With an uncollapsed variant a revisit is coordinate ascent on that bound.
+The sums of every batch are kept (T x s numbers each, no rows). Visiting a batch replaces its sums by new ones from the
+present state and adds all batches up again in the order of their first visit, so nothing drifts and the bound is that
+of all rows seen so far. With an uncollapsed variant a revisit is coordinate ascent on that bound.
 """
 
-from __future__ import annotations
-
-import hashlib
 from functools import reduce
 from operator import add
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from dtree.core.fingerprint import fingerprint as fingerprint_of
 from dtree.variational.fitting import Fit
 from dtree.variational.steps import Block, Rule, Sums, bound, e_step, m_step, order_of, with_learned_alpha
 
 
 def fingerprint(X: Any, weight: np.ndarray) -> str:
     """A name for a batch: a hash of its rows and weights."""
-    digest = hashlib.blake2b(digest_size=16)
-    parts = [X.data, X.indices, X.indptr] if sparse.issparse(X) else [np.ascontiguousarray(X)]
-    for array in [*parts, weight]:
-        digest.update(repr((array.shape, array.dtype.str)).encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    return fingerprint_of(X) + fingerprint_of(weight)
 
 
 class Memory:

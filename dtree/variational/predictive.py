@@ -1,7 +1,5 @@
 """Log predictive densities of components, without making wide sparse rows dense."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,7 +7,6 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from dtree.core.families import Family, Multinomial, Poisson
-from dtree.variational.likelihood import expectation_of
 
 
 def log_predictive(family: Family, X: Any, statistics: np.ndarray) -> np.ndarray:
@@ -38,20 +35,23 @@ def _gained(X: Any, shape: np.ndarray) -> np.ndarray:
     return out
 
 
+def _floats(X: Any) -> sparse.csr_matrix:
+    return sparse.csr_matrix(X).astype(np.float64)
+
+
 def _multinomial(family: Multinomial, X: Any, statistics: np.ndarray) -> np.ndarray:
     words = family.concentration + statistics[:, 3:]
     total = words.sum(axis=1)
     length = np.asarray(X.sum(axis=1), dtype=np.float64).ravel()
     out = _gained(X, words) + gammaln(total) - gammaln(total + length[:, None])
     if family.coefficient:
-        first = expectation_of(family).prepare(family, sparse.csr_matrix(X))
-        out += first[:, 1].toarray()
+        out += family.leading_columns(_floats(X))[1][:, None]
     return out
 
 
 def _poisson(family: Poisson, X: Any, statistics: np.ndarray) -> np.ndarray:
     shape = family.shape + statistics[:, 2:]
     rate = family.rate + statistics[:, :1]
-    X = sparse.csr_matrix(X)
-    base = np.asarray(expectation_of(family).prepare(family, X)[:, 1].toarray())
+    X = _floats(X)
+    base = family.leading_columns(X)[1][:, None]
     return _gained(X, shape) + base + (shape * np.log(rate / (rate + 1.0))).sum(axis=1) - X @ np.log(rate + 1.0).T

@@ -1,15 +1,12 @@
 """Where a fit starts: hard labels from k-means, or responsibilities or labels that the user gives."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from dtree.core.families import DiagonalGaussian, Family, Gaussian
-from dtree.variational.steps import Rule, Sums, make_block, sums_of
+from dtree.core.families import Family
 
 _KMEANS_ROWS = 20_000  # centres are found on at most this many rows; every row is then assigned
 
@@ -21,16 +18,6 @@ def one_hot(labels: np.ndarray, size: int) -> np.ndarray:
     return out
 
 
-def as_points(family: Family, X: Any) -> Any:
-    """Rows where Euclidean distance makes sense: standard units for Gaussians, square roots for counts."""
-    if isinstance(family, Gaussian | DiagonalGaussian):
-        return (np.asarray(X, dtype=np.float64) - family.origin) / family.unit
-    if family.value_kind == "count":
-        points = X.astype(np.float64).sqrt() if sparse.issparse(X) else np.sqrt(np.asarray(X, dtype=np.float64))
-        return points
-    return X.astype(np.float64) if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
-
-
 def kmeans_labels(
     family: Family, X: Any, size: int, random: np.random.Generator, weight: np.ndarray | None = None
 ) -> np.ndarray:
@@ -38,7 +25,7 @@ def kmeans_labels(
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    points = as_points(family, X)
+    points = family.points(X)
     if sparse.issparse(points):  # scikit-learn takes 32-bit indices only
         parts = points.data, points.indices.astype(np.int32), points.indptr.astype(np.int32)
         points = sparse.csr_matrix(parts, shape=points.shape)
@@ -73,19 +60,3 @@ def given_start(init: Any, rows: int, size: int) -> np.ndarray:
     out = np.zeros((rows, size))
     out[:, : given.shape[1]] = given / given.sum(axis=1, keepdims=True)
     return out
-
-
-def sums_from_sample(X: Any, rule: Rule, size: int, random: np.random.Generator) -> Sums:
-    """Where a fit over partitions starts: sums of a k-means clustering of a sample of rows (m, d).
-
-    They make the first state; the first pass over all rows then replaces them.
-
-    >>> from dtree.core.families import Poisson
-    >>> from dtree.variational.variants import VARIANTS
-    >>> rule = Rule(Poisson([1.0], [0.1]), VARIANTS["FSD"], 1.0)
-    >>> X = np.array([[1.0], [2.0], [50.0], [55.0]])
-    >>> np.sort(sums_from_sample(X, rule, 2, np.random.default_rng(0)).counts).tolist()
-    [2.0, 2.0]
-    """
-    labels = one_hot(kmeans_labels(rule.family, X, size, random), size)
-    return sums_of(make_block(rule.family, X), labels, rule)

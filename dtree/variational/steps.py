@@ -1,8 +1,8 @@
 """One E-step and one M-step for six variants and every family.
 
 The **E-step** is a pure function of a block of rows and a state: `e_step(block, state) -> Sums`. Sums of blocks add
-(`total = first + second`), so a pass over partitions adds what its partitions return, in a fixed order, and the answer does
-not depend on who computed which block. The **M-step** and the **bound** are functions of the total alone.
+(`total = first + second`), so a pass over partitions adds what its partitions return, in a fixed order, and the answer
+does not depend on who computed which block. The **M-step** and the **bound** are functions of the total alone.
 
     sums = start                                     # e.g. from k-means labels: `sums_of(block, responsibilities)`
     repeat:
@@ -22,7 +22,6 @@ from scipy import sparse
 
 from dtree.core.families import Family
 from dtree.variational.label_kernels import CollapsedWeights, collapsed_rows, collapsed_weights, softmax_rows
-from dtree.variational.likelihood import expectation_of, soft_log_marginals
 from dtree.variational.variants import Variant
 from dtree.variational.weights import (
     CountMoments,
@@ -49,7 +48,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows: what `prepare` made of them, their weights (n,), and their last responsibilities (n, T) if kept."""
+    """Some rows: what `kept_rows` made of them, their weights (n,), and their last responsibilities (n, T) if kept."""
 
     rows: Any
     weight: np.ndarray
@@ -67,7 +66,7 @@ class Block:
 def make_block(family: Family, X: Any, sample_weight: np.ndarray | None = None) -> Block:
     """A block from rows of data (n, d), dense or SciPy sparse, and optional integer weights (n,)."""
     weight = np.ones(X.shape[0]) if sample_weight is None else np.ascontiguousarray(sample_weight, dtype=np.float64)
-    return Block(expectation_of(family).prepare(family, X), weight)
+    return Block(family.kept_rows(X), weight)
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,7 @@ class Sums:
     rows: float  # sum of weights
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(
-            self.statistics + other.statistics,
-            self.entropy + other.entropy,
-            self.gram + other.gram,
-            self.log_zero + other.log_zero,
-            self.rows + other.rows,
-        )
+        return Sums(*(own + more for own, more in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     @property
     def counts(self) -> np.ndarray:
@@ -96,13 +89,7 @@ class Sums:
 
     def scaled(self, factor: float) -> Sums:
         """What `factor` times as many rows of the same kind would give."""
-        return Sums(
-            factor * self.statistics,
-            factor * self.entropy,
-            factor * self.gram,
-            factor * self.log_zero,
-            factor * self.rows,
-        )
+        return Sums(*(factor * value for value in vars(self).values()))
 
     def permuted(self, order: np.ndarray) -> Sums:
         """The same sums with label order[i] renamed to i."""
@@ -152,7 +139,7 @@ def _sums_of_part(
 
 def expected_log_likelihood(block: Block, state: State) -> np.ndarray:
     """E log p(x | eta_i), plus E log pi_i for uncollapsed variants: (n, T)."""
-    features = expectation_of(state.family).features(state.family, block.rows)
+    features = state.family.statistics_of_kept(block.rows)
     return np.ascontiguousarray(features @ state.coefficients.T)
 
 
@@ -164,13 +151,12 @@ def e_step(block: Block, state: State, out: np.ndarray | None = None) -> Sums:
     """
     variant = state.variant
     size, width = state.coefficients.shape
-    features_of = expectation_of(state.family).features
     coefficients = np.ascontiguousarray(state.coefficients.T)
     step = inner_rows(size, width)
     total = empty_sums(variant, size, width)
     for start in range(0, len(block), step):
         part = block.part(start, min(start + step, len(block)))
-        features = features_of(state.family, part.rows)
+        features = state.family.statistics_of_kept(part.rows)
         labels = np.ascontiguousarray(features @ coefficients)
         log_zero = np.zeros(total.log_zero.shape[0])
         if state.weights is None:
@@ -188,8 +174,7 @@ def e_step(block: Block, state: State, out: np.ndarray | None = None) -> Sums:
 def sums_of(block: Block, responsibilities: np.ndarray, rule: Rule) -> Sums:
     """Sums of given responsibilities (n, T), where a fit starts and where escapes are tried."""
     size = responsibilities.shape[1]
-    features_of = expectation_of(rule.family).features
-    width = features_of(rule.family, block.rows[:1]).shape[1]
+    width = rule.family.statistics_of_kept(block.rows[:1]).shape[1]
     step = inner_rows(size, width)
     total = empty_sums(rule.variant, size, width)
     for start in range(0, len(block), step):
@@ -200,7 +185,7 @@ def sums_of(block: Block, responsibilities: np.ndarray, rule: Rule) -> Sums:
         log_zero = np.zeros(total.log_zero.shape[0])
         if log_zero.size:
             log_zero = part.weight @ np.log1p(-np.minimum(labels, 1.0 - 2.0**-53))
-        features = features_of(rule.family, part.rows)
+        features = rule.family.statistics_of_kept(part.rows)
         total = total + _sums_of_part(rule.variant, part, features, labels, entropy, log_zero)
     return total
 
@@ -215,7 +200,7 @@ def order_of(sums: Sums, rule: Rule) -> np.ndarray | None:
 
 def m_step(sums: Sums, rule: Rule) -> State:
     """q(eta), and q(v) or q(pi) where weights are not integrated out, from the total of a pass."""
-    coefficients = expectation_of(rule.family).coefficients(rule.family, sums.statistics)
+    coefficients = rule.family.expected_log_density(sums.statistics)
     if rule.variant.collapsed:
         weights = collapsed_weights(rule.variant, rule.alpha, sums.moments(), rule.corrected)
         return State(rule.family, rule.variant, coefficients, weights)
@@ -244,4 +229,4 @@ def bound(sums: Sums, rule: Rule, log_prior: float | None = None) -> float:
     """
     if log_prior is None:
         log_prior = log_prior_of(sums, rule.variant, rule.alpha, rule.corrected)
-    return float(soft_log_marginals(rule.family, sums.statistics).sum() + sums.entropy + log_prior)
+    return float(rule.family.soft_log_marginal_of(sums.statistics).sum() + sums.entropy + log_prior)

@@ -4,10 +4,8 @@ Collapsed variants need them because counts of labels are such sums under q(z). 
 
 - `exact`: from the distribution of M, O(n^2) to build, one Bernoulli added or taken away in O(n);
 - `taylor`: [KWT07] Eq. 28, second order about the mean. Bad when a and E[M] are both small (error -2.9 at a = 1/30);
-- `corrected`: M = 0 is treated exactly and the expansion is about E[M | M > 0]. Needs P(M = 0) besides mean and variance.
+- `corrected`: M = 0 is treated exactly and the expansion is about E[M | M > 0]. It also needs P(M = 0).
 """
-
-from __future__ import annotations
 
 import math
 
@@ -17,7 +15,6 @@ from scipy.special import gammaln, polygamma
 from dtree.core.jit import kernel
 
 _NEVER = 1e-20  # a probability that changes no expectation
-EXPECTATIONS = ("exact", "corrected", "taylor")
 
 
 @kernel

@@ -5,20 +5,12 @@ coordinate ascent on the collapsed bound, which then never falls. `parallel` use
 expectations keep the distribution of every count and tail, and take one Bernoulli out and put one in, O(T n) a row.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.variational.label_kernels import (
-    CollapsedWeights,
-    _fill_tables,
-    collapsed_weights,
-    conditional_log_prior,
-    softmax_row,
-)
+from dtree.variational.label_kernels import _fill_tables, collapsed_weights, conditional_log_prior, softmax_row
 from dtree.variational.sums_of_bernoullis import (
     distribution_of_sum,
     exclude_bernoulli,
@@ -65,7 +57,7 @@ def _clip(p):
 
 
 @kernel
-def _exact_conditional(sticks, alpha, count, own, tails, shares, scratch, values, out):
+def _exact_conditional(sticks, count, own, tails, shares, scratch, values, out):
     """E log p(z = i | other labels) from distributions of counts (T, count + 1) and tails, this row taken out."""
     size = shares.shape[0]
     tail = 0.0
@@ -101,7 +93,7 @@ def _replace(distribution, count, old, new, copies, scratch):
 
 
 @kernel
-def _exact_sweep(sticks, alpha, scores, labels, weight, values, sequential):
+def _exact_sweep(sticks, scores, labels, weight, values, sequential):
     rows, size = scores.shape
     count = values.shape[1] - 1
     own = np.zeros((size, count + 1))
@@ -117,7 +109,7 @@ def _exact_sweep(sticks, alpha, scores, labels, weight, values, sequential):
     prior = np.empty(size)
     scratch = np.zeros(count + 1)
     for n in range(rows):
-        _exact_conditional(sticks, alpha, count, own, tails, labels[n], scratch, values, prior)
+        _exact_conditional(sticks, count, own, tails, labels[n], scratch, values, prior)
         fresh = new[0 if sequential else n]
         for i in range(size):
             fresh[i] = scores[n, i] + prior[i]
@@ -146,20 +138,13 @@ def exact_sweep(
     counts = np.arange(int(weight.sum()) + 1.0)
     share = 1.0 if variant.sticks else alpha / labels.shape[1]
     values = np.log(np.stack([share + counts, 1.0 + alpha + counts, alpha + counts]))
-    _exact_sweep(variant.sticks, alpha, scores, labels, weight.astype(np.int64), values, sequential)
+    _exact_sweep(variant.sticks, scores, labels, weight.astype(np.int64), values, sequential)
 
 
 def expanded_sequential_sweep(
     variant: Variant, alpha: float, scores: np.ndarray, labels: np.ndarray, weight: np.ndarray, corrected: bool
 ) -> None:
     """The same with second-order expectations and counts refreshed after each row, in place in `labels` (n, T)."""
-    weights = _moments_in_place(variant, alpha, labels, weight, corrected)
-    _expanded_sequential(weights, scores, labels, weight)
-
-
-def _moments_in_place(
-    variant: Variant, alpha: float, labels: np.ndarray, weight: np.ndarray, corrected: bool
-) -> CollapsedWeights:
     tails = tail_sums(labels)
     moments = CountMoments(
         weight @ labels,
@@ -168,4 +153,4 @@ def _moments_in_place(
         weight @ (tails * (1.0 - tails)),
         weight @ np.log1p(-np.minimum(labels, _ALMOST_ONE)),
     )
-    return collapsed_weights(variant, alpha, moments, corrected)
+    _expanded_sequential(collapsed_weights(variant, alpha, moments, corrected), scores, labels, weight)

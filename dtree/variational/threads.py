@@ -1,9 +1,8 @@
 """BLAS threads: how many there are, and blocks of code that take one.
 
-The last bits of a product of matrices depend on the number of threads, so code that promises the same bits everywhere takes one.
+The last bits of a product of matrices depend on the number of threads, so code that promises the same bits everywhere
+takes one.
 """
-
-from __future__ import annotations
 
 import os
 import threading

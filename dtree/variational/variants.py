@@ -8,9 +8,11 @@
 | `CFSD` | finite symmetric Dirichlet(alpha/T) | integrated out | exchangeable |
 """
 
-from __future__ import annotations
+from typing import Literal, NamedTuple
 
-from typing import NamedTuple
+from dtree.core.checks import named
+
+VariantName = Literal["TSB", "O-TSB", "CTSB", "O-CTSB", "FSD", "CFSD"]
 
 
 class Variant(NamedTuple):
@@ -41,6 +43,4 @@ def variant_named(name: str) -> Variant:
     >>> variant_named("CFSD").collapsed
     True
     """
-    if name not in VARIANTS:
-        raise ValueError(f"unknown variant {name!r}: choose one of {', '.join(VARIANTS)}")
-    return VARIANTS[name]
+    return named(VARIANTS, name, "variant")

@@ -1,8 +1,8 @@
 """The prior over labels: what the six variants say about mixture weights, as functions of counts.
 
-Sticks: v_i ~ Beta(1, alpha) for i < T, v_T = 1 ([KWT07] Eqs. 1-4). Finite symmetric Dirichlet: pi ~ Dirichlet(alpha/T, ...).
-Everything here needs only sums over rows: counts (T,), the Gram matrix of responsibilities (T, T) for variances of counts
-and of tails N_{>=i} in any order of labels, and log P(N_i = 0).
+Sticks: v_i ~ Beta(1, alpha) for i < T, v_T = 1 ([KWT07] Eqs. 1-4). Finite symmetric Dirichlet:
+pi ~ Dirichlet(alpha/T, ...). Everything here needs only sums over rows: counts (T,), the Gram matrix of
+responsibilities (T, T) for variances of counts and of tails N_{>=i} in any order of labels, and log P(N_i = 0).
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def exact_log_prior(variant: Variant, alpha: float, responsibilities: np.ndarray
 def label_order(alpha: float, counts: np.ndarray, rule: str = "best") -> np.ndarray:
     """The order of labels (T,) that a stick-breaking prior likes most.
 
-    `size`: decreasing counts, as [KWT07] section 3.4 has it. That is optimal for alpha <= 1 only, because the last label
-    takes the whole remaining stick; `best` also tries every label last with the others decreasing.
+    `size`: decreasing counts, as [KWT07] section 3.4 has it. That is optimal for alpha <= 1 only, because the last
+    label takes the whole remaining stick; `best` also tries every label last with the others decreasing.
 
     >>> label_order(3.0, np.array([5.0, 3.0, 2.0, 1.0])).tolist()
     [1, 2, 3, 0]

@@ -137,6 +137,15 @@ def test_multinomial_coefficient_is_a_constant_of_the_data():
     assert np.allclose(difference, np.cumsum(alone))
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rows_of_another_width_are_refused(name):
+    rng = np.random.default_rng(10)
+    family = family_for(name, rows_for(name, rng, 9))
+    for width in (2, 4):
+        with pytest.raises(ValueError, match="the family has 3 features but the rows have shape"):
+            family.log_predictive(rows_for(name, rng, 2, d=width), rows_for(name, rng, 5))
+
+
 def test_paper_prior_has_determinant_one_tenth():
     X = np.random.default_rng(9).normal(size=(50, 4)) * [1, 10, 100, 1000]
     family = Gaussian.paper_prior(X)

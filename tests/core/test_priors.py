@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from dtree.core.partition import all_partitions
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.core.verbs import log_kappa
 from tests.golden import golden, golden_prior
+from tests.naive.partitions import all_partitions
 
 MEASURES = golden("nrm")["measures"]
 PRIORS = [DirichletProcess(1.7), DirichletProcess(1.7, u=0.8), GeneralizedGamma(1.3, 0.4, 2.1)]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, is_monotonic, is_valid_linkage, leaves_list
 
-from dtree.core.partition import all_partitions, canonical_labels, clusters_of
+from dtree.core.partition import canonical_labels
 from dtree.core.tree import Tree
+from tests.naive.partitions import all_partitions, clusters_of
 
 
 def random_tree(seed: int, m: int) -> Tree:

@@ -58,7 +58,7 @@ def test_scripts_pass_shellcheck_and_can_be_run(script):
 def test_the_image_is_not_root_and_warm():
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     user = lines.index("USER 1000:1000")
-    assert any("warm_kernels()" in line and line.startswith("RUN") for line in lines[user:])
+    assert any("python -m dtree.engine.warm" in line and line.startswith("RUN") for line in lines[user:])
     assert sum(line.startswith("FROM python:3.11-slim") for line in lines) == 2
 
 
@@ -130,11 +130,16 @@ def test_a_job_fits_first_and_resumes_after(tmp_path, pretend_dtree):
     first = _script(*words, environment=pretend_dtree)
     assert first.stdout == f"fit a.zarr --out {run} --scheduler tls://s:8786 --family poisson\n"
     (run / "checkpoints").mkdir(parents=True)
-    (run / "staged").mkdir()
+    for name in ("staged", "settings", "prepared", ".prepared.partial-host-12-ab"):
+        (run / name).mkdir()
     (run / "zarr.json").write_text("{}")  # it died before its first checkpoint: nothing to resume
     assert _script(*words, environment=pretend_dtree).stdout == first.stdout
     assert not run.exists()
     (run / "checkpoints" / "gen-00000000").mkdir(parents=True)
+    assert _script(*words, environment=pretend_dtree).stdout == f"resume {run} --scheduler tls://s:8786\n"
+    (run / "checkpoints" / "gen-00000000").rmdir()
+    (run / "checkpoints").rmdir()
+    (run / "labels").mkdir()  # it is finished
     assert _script(*words, environment=pretend_dtree).stdout == f"resume {run} --scheduler tls://s:8786\n"
     assert _script("fit_or_resume.sh", "tls://s:8786", environment=pretend_dtree).returncode == 2
 
@@ -142,7 +147,7 @@ def test_a_job_fits_first_and_resumes_after(tmp_path, pretend_dtree):
 def test_a_job_leaves_other_folders_alone(tmp_path, pretend_dtree):
     for name in ("tree", "notes.txt", ".hidden"):
         run = tmp_path / f"with {name}"
-        (run / "model").mkdir(parents=True)
+        (run / "prepared").mkdir(parents=True)
         (run / name).mkdir()
         found = _script("fit_or_resume.sh", "tls://s:8786", "a.zarr", str(run), environment=pretend_dtree)
         assert found.returncode == 2

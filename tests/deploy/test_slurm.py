@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def test_a_run_that_has_begun_is_resumed(tmp_path):
     run = tmp_path / "run.zarr"
     (run / "checkpoints" / "gen-00000000").mkdir(parents=True)
     (run / "zarr.json").write_text("{}")
+    _is_resumed(run, tmp_path)
+    shutil.rmtree(run / "checkpoints")
+    (run / "labels").mkdir()  # it is finished
+    _is_resumed(run, tmp_path)
+
+
+def _is_resumed(run, tmp_path):
     run_on_slurm.clear_unborn(run)
     options = run_on_slurm.parse(["a.zarr", str(run), "--", "--family", "poisson"])
     words = run_on_slurm.command(options, "tls://node1:8786", tmp_path)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtree.diffusion import belief, prior, tree
+from dtree.diffusion import belief, mcmc, prior, tree
+from dtree.diffusion.objective import Hyper
 from tests.naive import diffusion as naive
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "ddt.json").read_text())
@@ -30,24 +31,38 @@ def node_of(label: int | str, n: int) -> int:
     return int(label.split()[1]) if isinstance(label, str) else 2 * n - 2 - label
 
 
+def log_prior_of_times(case: dict) -> float:
+    """Log density of structure and times together: the joint density over times without that of the data."""
+    columns, leaves = golden_tree(case), golden_leaves(case)
+    joint = mcmc.log_joint(columns, leaves, Hyper(case["sigma2"], case["c"]))
+    return joint - belief.log_marginal(columns, leaves, case["sigma2"])
+
+
 @CASES
 def test_prior_and_marginal(case: dict) -> None:
     columns, leaves = golden_tree(case), golden_leaves(case)
     tree.validate(columns)
     assert prior.log_structure_prior(columns) == pytest.approx(case["log_structure_prior"], abs=1e-8)
-    assert prior.log_prior_structure_times(columns, case["c"]) == pytest.approx(
-        case["log_prior_structure_times"], abs=1e-8
-    )
+    assert log_prior_of_times(case) == pytest.approx(case["log_prior_structure_times"], abs=1e-8)
     assert belief.log_marginal(columns, leaves, case["sigma2"]) == pytest.approx(case["log_marginal"], abs=1e-8)
     assert naive.leaf_covariance(columns, case["sigma2"], case["noise"]) == pytest.approx(
         np.array(case["leaf_covariance"]), abs=1e-10
     )
 
 
+def gradient_over_times(columns: tree.Columns, leaves: belief.Leaves, sigma2: float) -> np.ndarray:
+    """Gradient of `log_marginal` over the times t of the internal nodes n..2n-2, by one sweep up and down."""
+    grad_det, grad_quad = np.empty(columns.parent.shape[0]), np.empty(columns.parent.shape[0])
+    belief.branch_gradients(belief.all_messages(columns, leaves), grad_det, grad_quad)
+    by_length = -0.5 * (grad_det + grad_quad / sigma2)
+    n = columns.n_leaves
+    return by_length[n:] - by_length[columns.child[n:, 0]] - by_length[columns.child[n:, 1]]
+
+
 @CASES
 def test_gradient_and_segments(case: dict) -> None:
     columns, leaves = golden_tree(case), golden_leaves(case)
-    gradient = belief.gradient_over_times(columns, leaves, case["sigma2"])[::-1]
+    gradient = gradient_over_times(columns, leaves, case["sigma2"])[::-1]
     assert gradient == pytest.approx(case["grad_times"], abs=1e-7)
     squares = belief.expected_squares(columns, leaves, case["sigma2"])
     for segment in case["segments"]:
@@ -59,8 +74,11 @@ def test_gradient_and_segments(case: dict) -> None:
 def test_joint(case: dict) -> None:
     if "log_joint" not in case:
         pytest.skip("no joint in this case")
-    internal = np.array(case["x_internal"])[::-1]
-    value = prior.log_joint(golden_tree(case), internal, np.array(case["y"]), case["c"], case["sigma2"])
+    columns, location = golden_tree(case), np.concatenate([case["y"], case["x_internal"][::-1]])
+    above = np.where((columns.parent >= 0)[:, None], location[columns.parent], 0.0)
+    variance = case["sigma2"] * (columns.above - columns.rest)[:, None]
+    log_steps = -0.5 * (np.log(2 * np.pi * variance) + (location - above) ** 2 / variance)
+    value = log_prior_of_times(case) + log_steps.sum()
     assert value == pytest.approx(case["log_joint"], abs=1e-8)
 
 
@@ -94,7 +112,7 @@ def test_sweep_equals_dense_covariance(n: int, d: int, seed: int, sigma2: float,
     exact = naive.log_marginal(columns, y, sigma2, noise)
     assert belief.log_marginal(columns, leaves, sigma2) == pytest.approx(exact, rel=1e-6, abs=1e-6)
 
-    gradient = belief.gradient_over_times(columns, leaves, sigma2)
+    gradient = gradient_over_times(columns, leaves, sigma2)
     i = int(rng.integers(n - 1))
     above = columns.rest[columns.parent[n + i]] if columns.parent[n + i] >= 0 else 1.0
     below = columns.rest[columns.child[n + i]].max()

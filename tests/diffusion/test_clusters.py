@@ -9,7 +9,6 @@ from scipy.cluster.hierarchy import fcluster
 from dtree import DiffusionTree
 from dtree.diffusion.clusters import cut, widest_gap
 from dtree.diffusion.prior import sample_tree
-from dtree.diffusion.tree import to_linkage
 
 QUICK = {"n_permutations": 1, "search_steps": 20, "posterior_sweeps": 2, "random_state": 0}
 
@@ -18,7 +17,7 @@ def test_cuts_are_those_of_scipy() -> None:
     tree = sample_tree(30, 1.0, np.random.default_rng(0))
     for k in (1, 2, 5, 29, 30):
         labels, tops = cut(tree, k)
-        expected = fcluster(to_linkage(tree), k, "maxclust")
+        expected = fcluster(tree.to_linkage(), k, "maxclust")
         assert len(tops) == k == len(np.unique(expected))
         same = labels[:30, None] == labels[None, :30]
         assert np.array_equal(same, expected[:, None] == expected[None])

@@ -65,14 +65,12 @@ def test_gradients_of_bound_and_m_step(proper: float) -> None:
     s = work.logit()
     slope = approx_fprime(s, lambda x: em._negative_bound(x, work, proper)[0], 1e-6)
     assert em._negative_bound(s, work, proper)[1] == pytest.approx(slope, abs=1e-4)
-    rest, grad, spare = np.zeros(13), np.empty(6), np.empty(6)
-    squares = expected_squares(columns, leaves, 1.0)
+    grad, spare = np.empty(6), np.empty(6)
+    tree = columns._replace(rest=np.zeros(13))
+    given = em.Expected(work.jumps(), expected_squares(columns, leaves, 1.0), 1.3, 0.8, 1.5, proper)
 
     def value(x: np.ndarray, out: np.ndarray) -> float:
-        tree = work.tree
-        return em.m_step_value(
-            x, work.order, tree.parent, tree.child, em._jumps(work), squares, 1.3, 0.8, 1.5, proper, rest, out
-        )
+        return em.m_step_value(x, tree, work.frame, given, out)
 
     value(s, grad)
     assert grad == pytest.approx(approx_fprime(s, lambda x: value(x, spare), 1e-6), abs=1e-3)

@@ -99,7 +99,8 @@ def test_atom_summaries() -> None:
     [
         ({}, ROWS[:1], "minimum of 2"),
         ({"noise": 0.0}, ROWS[[0, 1, 1]], "identical.*noise='auto'"),
-        ({}, np.column_stack([ROWS, np.ones(25)]), "Column 2 is constant.*remove it"),
+        ({}, np.ones((25, 2)), "Column 0 is constant.*remove it"),
+        ({"c_prior": (2.0, 0.0)}, ROWS, "c_prior must be a pair of positive numbers"),
         ({"likelihood": "probit"}, ROWS, "binary entries"),
         ({"inference": "magic"}, ROWS, "inference must be one of"),
         ({"likelihood": "poisson"}, ROWS, "likelihood must be one of"),
@@ -114,6 +115,38 @@ def test_atom_summaries() -> None:
 def test_bad_input_gets_one_sentence(change: dict, rows: np.ndarray, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         DiffusionTree(**change).fit(rows)
+
+
+@pytest.mark.parametrize("scaling", ["auto", "standardize", "none"])
+@pytest.mark.parametrize("change", [{}, {"max_leaves": 8}], ids=["rows", "atoms"])
+def test_constant_columns_are_left_out(scaling: str, change: dict) -> None:
+    rows = np.insert(ROWS / [1.0, 30.0], [0, 2], [3.5, -1.0], axis=1)
+    rows[0, 3] = np.nan if not change else -1.0  # a missing entry does not make a column vary
+    model = DiffusionTree(scaling=scaling, **change, **QUICK).fit(rows)
+    plain = DiffusionTree(scaling=scaling, **change, **QUICK).fit(rows[:, 1:3])
+    assert model.columns_.tolist() == [1, 2]
+    assert plain.columns_.tolist() == [0, 1]
+    assert model.n_features_in_ == 4
+    assert model.log_evidence_ == plain.log_evidence_
+    assert np.array_equal(model.score_samples(rows), plain.score_samples(rows[:, 1:3]))
+    assert np.array_equal(model.predict(rows), plain.predict(rows[:, 1:3]))
+    drawn = model.sample(6, random_state=1)
+    assert np.array_equal(drawn[:, 1:3], plain.sample(6, random_state=1))
+    assert (drawn[:, [0, 3]] == [3.5, -1.0]).all()
+    mean, deviation = model.node_locations()
+    assert mean.shape == deviation.shape == (model.tree_.parent.shape[0], 4)
+    assert np.array_equal(mean[:, 1:3], plain.node_locations()[0])
+    assert (mean[:, [0, 3]] == [3.5, -1.0]).all()
+    assert (deviation[:, [0, 3]] == 0.0).all()
+    with pytest.raises(ValueError, match="4 features"):
+        model.score_samples(rows[:, 1:3])
+
+
+def test_binary_columns_may_be_constant() -> None:
+    binary = np.column_stack([ROWS.mean(axis=0) < ROWS, np.ones(25)]).astype(float)
+    model = DiffusionTree(likelihood="probit", **QUICK).fit(binary)
+    assert model.columns_.tolist() == [0, 1, 2]
+    assert model.sample(3, random_state=0).shape == (3, 3)
 
 
 def test_duplicates_are_fine_with_noise() -> None:

@@ -56,7 +56,7 @@ def test_without_data_the_chain_samples_the_prior() -> None:
     roots, seen = [], {}
     for _ in range(12_000):
         chain = mcmc.step(chain, rng)
-        columns = mcmc.tree_of(chain)
+        columns = mcmc.tree_of(chain.pool)
         roots.append(np.log(columns.rest[-1]))
         key = structure_key(columns)
         seen[key] = seen.get(key, 0) + 1
@@ -78,7 +78,7 @@ def test_geweke_joint_distribution() -> None:
         y = prior.sample_locations(columns, 2, 1.0, rng)[:3]
         y += np.sqrt(0.1) * rng.standard_normal(y.shape)
         chain = mcmc.step(mcmc.init(columns, leaves_from_data(y, 0.1), hyper), rng)
-        columns = mcmc.tree_of(chain)
+        columns = mcmc.tree_of(chain.pool)
         roots.append(columns.rest[-1])
         pairs.append(frozenset([0, 1]) in structure_key(columns))
     validate(columns)

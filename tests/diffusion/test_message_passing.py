@@ -11,8 +11,19 @@ from dtree.diffusion import prior
 from dtree.diffusion import time_messages as tm
 from dtree.diffusion.belief import leaves_from_data
 from dtree.diffusion.objective import Hyper
-from dtree.diffusion.tree import children_first
+from dtree.diffusion.tree import Columns, children_first
 from tests.diffusion.test_belief import CASES, golden_leaves, golden_tree
+
+
+def length_of_branch(i: int, columns: Columns) -> tuple[np.ndarray, float]:
+    """The length of the branch above node i as row @ times + offset; leaves stand at time 1."""
+    n = columns.n_leaves
+    row, offset = np.zeros(n - 1), 1.0 if i < n else 0.0
+    if i >= n:
+        row[i - n] += 1
+    if columns.parent[i] >= 0:
+        row[columns.parent[i] - n] -= 1
+    return row, offset
 
 
 def test_gaussian_times_equal_dense_algebra() -> None:
@@ -22,18 +33,12 @@ def test_gaussian_times_equal_dense_algebra() -> None:
     node = np.column_stack([rng.uniform(0.5, 2, n - 1), rng.normal(size=n - 1)])
     branch = np.column_stack([rng.uniform(0.5, 2, 2 * n - 1), rng.normal(size=2 * n - 1)])
     order = children_first(columns.child, columns.root)
-    up, down, out = np.zeros((2 * n - 1, 2)), np.zeros((2 * n - 1, 2)), np.empty((n - 1, 2))
-    total, proper = tm.gaussian_times(order, columns.parent, columns.child, columns.root, node, branch, up, down)
-    tm.marginals(order, columns.parent, branch, up, down, out)
+    messages = tm.TimeMessages(np.zeros((2 * n - 1, 2)), np.zeros((2 * n - 1, 2)), np.empty((n - 1, 2)))
+    total, proper = tm.gaussian_times(columns, order, tm.TimeSites(node, branch), messages)
+    tm.marginals(columns, branch, messages)
     precision, shift, constant = np.diag(node[:, 0]), node[:, 1].copy(), 0.0
     for i in range(2 * n - 1):
-        row, offset = np.zeros(n - 1), 0.0
-        if i >= n:
-            row[i - n] += 1
-        else:
-            offset += 1.0
-        if columns.parent[i] >= 0:
-            row[columns.parent[i] - n] -= 1
+        row, offset = length_of_branch(i, columns)
         tau, nu = branch[i]
         precision += tau * np.outer(row, row)
         shift += (nu - tau * offset) * row
@@ -42,22 +47,16 @@ def test_gaussian_times_equal_dense_algebra() -> None:
     exact = constant + 0.5 * shift @ mean + 0.5 * (n - 1) * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
     assert proper
     assert total == pytest.approx(exact)
-    assert out[:, 0] == pytest.approx(mean)
-    assert out[:, 1] == pytest.approx(np.diag(np.linalg.inv(precision)))
+    assert messages.moments[:, 0] == pytest.approx(mean)
+    assert messages.moments[:, 1] == pytest.approx(np.diag(np.linalg.inv(precision)))
     for i in (0, n, 2 * n - 2):  # cavity of a branch: the same Gaussian without its site
-        row, offset = np.zeros(n - 1), 0.0
-        if i >= n:
-            row[i - n] += 1
-        else:
-            offset += 1.0
-        if columns.parent[i] >= 0:
-            row[columns.parent[i] - n] -= 1
+        row, offset = length_of_branch(i, columns)
         tau, nu = branch[i]
         without = precision - tau * np.outer(row, row)
         pull = shift - (nu - tau * offset) * row
         var = row @ np.linalg.solve(without, row)
         expected = 1.0 / var, (row @ np.linalg.solve(without, pull) + offset) / var
-        assert tm.branch_cavity(i, columns.parent, up, down) == pytest.approx(expected)
+        assert tm.branch_cavity(i, columns, messages) == pytest.approx(expected)
 
 
 @CASES

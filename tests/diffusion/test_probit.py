@@ -12,7 +12,7 @@ from dtree.diffusion import belief, prior, probit
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.predictive import branch_mixture
 from dtree.diffusion.tree import from_nested
-from tests.diffusion.test_belief import GOLDEN
+from tests.diffusion.test_belief import GOLDEN, gradient_over_times
 
 
 @pytest.mark.parametrize("case", GOLDEN["probit_site"])
@@ -51,7 +51,7 @@ def test_gradient_of_the_ep_evidence() -> None:
     columns = prior.sample_tree(6, 1.0, rng)
     signs = np.sign(rng.standard_normal((6, 3)))
     ep = probit.expectation_propagation(columns, signs, 2.0, tol=1e-12, max_iter=500)
-    gradient = belief.gradient_over_times(columns, ep.leaves, 2.0)
+    gradient = gradient_over_times(columns, ep.leaves, 2.0)
     n = 6
     for i in range(n - 1):
         above = columns.rest[columns.parent[n + i]] if columns.parent[n + i] >= 0 else 1.0

@@ -11,6 +11,7 @@ from scipy import integrate, stats
 
 import dtree
 from dtree.diffusion import prior, probit_mcmc
+from dtree.diffusion.mcmc import tree_of
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.tree import Columns, from_nested, structure_key
 from dtree.diffusion.truncated import draw_positive
@@ -33,7 +34,7 @@ def orthant_probability(covariance: np.ndarray, b: np.ndarray) -> float:
 
 
 def exact_posterior(sigma2: float, c: float) -> tuple[np.ndarray, float]:
-    """Probabilities of the pairs (0, 1), (0, 2), (1, 2) that join first, and the mean rest of the root, by quadrature."""
+    """Probabilities that the pairs (0, 1), (0, 2), (1, 2) join first, and the mean rest of the root, by quadrature."""
     x, weight = leggauss(24)
     x, weight = 0.5 * (x + 1.0), 0.5 * weight
     mass, rest = np.zeros(3), 0.0
@@ -57,7 +58,7 @@ def test_structures_of_three_leaves_match_orthant_probabilities() -> None:
     seen, rests = np.zeros(3), []
     for _ in range(6000):
         probit_mcmc.step(chain, rng)
-        tree = probit_mcmc.tree_of(chain)
+        tree = tree_of(chain.pool)
         clades = structure_key(tree)
         seen += [frozenset(pair) in clades for pair in ((0, 1), (0, 2), (1, 2))]
         rests.append(tree.rest[tree.root])
@@ -78,7 +79,7 @@ def test_geweke_with_everything_free() -> None:
         z = start + prior.sample_locations(tree, 4, sigma2, rng)[:3] + rng.standard_normal((3, 4))
         chain = probit_mcmc.init(tree, np.sign(z), hyper, None, rng, numbers=numbers, latent=z - start)
         chain = probit_mcmc.step(chain, rng)
-        tree, numbers = probit_mcmc.tree_of(chain), chain.numbers
+        tree, numbers = tree_of(chain.pool), chain.numbers
         sigma2, c, start = numbers
         pair = frozenset((0, 1)) in structure_key(tree)
         found.append((1 / sigma2, sigma2**-2, c, c * c, start**2 / sigma2, start, tree.rest[tree.root], pair))

@@ -10,7 +10,7 @@ from dtree.diffusion import prior, regraft, search
 from dtree.diffusion.belief import Leaves, leaves_from_data
 from dtree.diffusion.laplace import log_evidence_laplace
 from dtree.diffusion.objective import Hyper, log_joint_in_logit
-from dtree.diffusion.tree import Columns, canonical, from_nested, structure_key, validate
+from dtree.diffusion.tree import Columns, canonical, from_nested, rest_above, structure_key, validate
 from tests.naive import diffusion as naive
 
 
@@ -38,7 +38,7 @@ def test_local_sums_equal_full_recomputation(hyper: Hyper, missing: bool) -> Non
         found = regraft.best_places(pool, b, 12, nodes, values)
         assert np.all(np.diff(values[:found]) <= 0)
         s = nodes[rng.integers(found)]
-        above = pools.rest_above(pool, s)
+        above = rest_above(pool, s)
         regraft.attach(pool, b, j, s, 0.5 * (above + max(pool.rest[s], pool.rest[b])))
         validate(pools.columns_of(pool))
         assert pools.total_density(pool) == pytest.approx(
@@ -68,7 +68,7 @@ def test_place_values_equal_brute_force() -> None:
     assert found == 2 * 7 - 1  # every branch of the remaining tree
     constant = None
     for s, value in zip(nodes[:found], values[:found]):
-        above, low = pools.rest_above(pool, s), max(pool.rest[s], pool.rest[b])
+        above, low = rest_above(pool, s), max(pool.rest[s], pool.rest[b])
         best = -np.inf
         for u in np.linspace(-5, 5, 5):
             trial = pools.Pool(*[a.copy() for a in pool])
@@ -82,7 +82,7 @@ def test_building_and_searching_improve() -> None:
     leaves, _ = example(60, 4, 4)
     hyper = Hyper()
     state = search.build(leaves, hyper, np.random.default_rng(0))
-    validate(search.current_tree(state))
+    validate(pools.columns_of(state.pool))
     scores = [pools.score(state.pool)]
     rng = np.random.default_rng(1)
     for _ in range(5):
@@ -118,7 +118,8 @@ def test_a_resumed_search_equals_an_uninterrupted_one() -> None:
     state = search.build(leaves, Hyper(), rng)
     for _ in range(20):
         search.search_step(state, rng)
-    saved, rng_state = search.copy_state(state), rng.bit_generator.state
+    copies = pools.Pool(*[a.copy() for a in state.pool]), search.BestTrees(*[a.copy() for a in state.best])
+    saved, rng_state = search.SearchState(*copies), rng.bit_generator.state
     for _ in range(20):
         search.search_step(state, rng)
     again = np.random.default_rng()
@@ -132,7 +133,7 @@ def test_a_resumed_search_equals_an_uninterrupted_one() -> None:
 def test_canonical_columns_do_not_depend_on_numbering() -> None:
     leaves, columns = example(10, 2, 6)
     state = search.start_from(columns, leaves, Hyper())
-    tree = canonical(search.current_tree(state))
+    tree = canonical(pools.columns_of(state.pool))
     assert np.all(np.diff(tree.rest[10:]) >= 0)
     assert structure_key(tree) == structure_key(columns)
 

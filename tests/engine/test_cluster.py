@@ -8,9 +8,10 @@ import dask
 import pytest
 from distributed import Client, LocalCluster, Security
 
-from dtree.engine import cluster, execute
+from dtree.engine import cluster, on_cluster
 from dtree.engine.cluster import cluster_client, local_size, security, worker_memory
-from dtree.engine.execute import OnCluster, executor
+from dtree.engine.on_cluster import OnCluster
+from dtree.engine.workers import Here
 
 
 def test_address_of_a_running_scheduler(client):
@@ -51,8 +52,8 @@ def test_a_scheduler_without_workers_gets_a_sentence(monkeypatch):
 
 
 def test_a_run_whose_workers_are_all_gone_ends_with_a_sentence(monkeypatch):
-    monkeypatch.setattr(execute, "_LOOK_EVERY", 0.1)
-    monkeypatch.setattr(execute, "_ALONE", 0.3)
+    monkeypatch.setattr(on_cluster, "_LOOK_EVERY", 0.1)
+    monkeypatch.setattr(on_cluster, "_ALONE", 0.3)
     with (
         LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as idle,
         Client(idle, set_as_default=False) as client,
@@ -60,6 +61,7 @@ def test_a_run_whose_workers_are_all_gone_ends_with_a_sentence(monkeypatch):
         for act in (
             lambda: OnCluster(client).run(abs, [(1,)]),
             lambda: OnCluster(client).map_reduce(abs, [(1,)], sum),
+            lambda: list(OnCluster(client).streams(abs, [(1,)], bool)),
         ):
             with pytest.raises(RuntimeError, match="there have been no workers for"):
                 act()
@@ -80,6 +82,6 @@ def test_sizes_and_sentences(tmp_path):
 
 def test_here_and_there_add_in_the_same_order(client):
     arguments = [(text,) for text in "abcdefghijk"]
-    there = OnCluster(client).map_reduce(str.upper, arguments, "".join, finish=str.lower)
-    assert there == executor(None).map_reduce(str.upper, arguments, "".join, finish=str.lower) == "abcdefghijk"
+    there = OnCluster(client).map_reduce(str.upper, arguments, "".join)
+    assert there == Here().map_reduce(str.upper, arguments, "".join) == "ABCDEFGHIJK"
     assert OnCluster(client).run(str.upper, arguments) == list("ABCDEFGHIJK")

@@ -12,11 +12,15 @@ import zarr
 from typer.testing import CliRunner, Result
 
 import dtree
-from dtree.cli import cluster, engine
+from dtree.cli import cluster
 from dtree.cli.app import app
-from dtree.engine import fit as fit_module
-from dtree.engine.runs import Run
-from dtree.store.commit import replacement_of
+from dtree.cli.fit import choose
+from dtree.data import open_source
+from dtree.engine import drive as drive_module
+from dtree.methods import method_named
+from dtree.runs.commit import replacement_of
+from dtree.runs.folder import FolderStore
+from dtree.runs.run import Run, unfinished
 
 
 def _run(*arguments: object, code: int = 0) -> Result:
@@ -38,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame().to_csv(folder / "x.csv", index=False)
     words = ["--method", "bayes-kmeans", "--family", "gaussian-diag", "--labels-column", "kind"]
     fitted = _run("fit", folder / "x.csv", *words, "--out", folder / "run.zarr")
-    assert "400 rows: 3 clusters" in fitted.output
+    assert "400 rows, 3 features: 3 clusters" in fitted.output
     return folder
 
 
@@ -89,34 +93,34 @@ def test_a_run_is_replaced_when_the_new_one_is_complete(folder: Path, tmp_path: 
     run = tmp_path / "run.zarr"
     words = ("fit", folder / "x.csv", "--method", "bayes-kmeans", "--labels-column", "kind", "--out", run)
     _run(*words, "--family", "gaussian-diag")
-    before = Run(run).run_id
-    assert "exists already" in _run(*words, code=2).output
+    before = Run.open(run).header.run_id
+    assert "already holds a run" in _run(*words, code=2).output
 
     def interrupt(_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "create_labels", lambda *_: interrupt(0))
+        patch.setattr(FolderStore, "create_rows", lambda *_: interrupt(0))
         stopped = _run(*words, "--seed", 3, "--overwrite", code=130)
     assert f"'dtree resume {run}' carries on. Until it is done, {run} stays as it was." in stopped.output
-    assert Run(run).run_id == before  # the old run is whole
+    assert Run.open(run).header.run_id == before  # the old run is whole
     assert dtree.open(run).n_clusters_ == 3
-    assert not Run(replacement_of(run)).done
-    assert cluster.unfinished(run) == replacement_of(run)
+    assert not Run.open(replacement_of(run)).header.done
+    assert unfinished(run) == replacement_of(run)
     os.utime(replacement_of(run) / "zarr.json", (0, 0))  # begun before the run that is there now
-    assert cluster.unfinished(run) == run
+    assert unfinished(run) == run
     os.utime(replacement_of(run) / "zarr.json")
     carried_on = _run("resume", run)
     assert f"run: {run}" in carried_on.output
-    assert Run(run).run_id != before
-    assert Run(run).settings.seed == 3
+    assert Run.open(run).header.run_id != before
+    assert Run.open(run).header.random_state == 3
     assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
     with monkeypatch.context() as patch:  # bad input: the old run stays, and nothing beside it
-        patch.setattr(fit_module, "begin_run", lambda *_: (_ for _ in ()).throw(ValueError("bad rows")))
+        patch.setattr(drive_module, "_begin", lambda *_: (_ for _ in ()).throw(ValueError("bad rows")))
         assert "bad rows" in _run(*words, "--overwrite", code=2).output
     assert [path.name for path in tmp_path.iterdir()] == ["run.zarr"]
     _run(*words, "--family", "gaussian-diag", "--overwrite")
-    assert Run(run).model().family.name == "gaussian-diag"
+    assert dtree.open(run).family_.name == "gaussian-diag"
 
 
 def test_a_run_of_another_kind_is_replaced_too(folder: Path, tmp_path: Path) -> None:
@@ -139,19 +143,30 @@ def test_bad_input_leaves_nothing(tmp_path: Path) -> None:
 def test_many_rows_in_any_file_go_through_the_engine(tmp_path: Path) -> None:
     X = np.zeros((10_001, 2))
     np.save(tmp_path / "x.npy", X)
-    np.savez_compressed(tmp_path / "x.npz", y=np.zeros(3), X=X)
+    np.savez_compressed(tmp_path / "x.npz", y=np.zeros((3, 2)), X=X)
     pd.DataFrame(X).to_csv(tmp_path / "x.csv", index=False)
     (tmp_path / "parts.parquet").mkdir()
     pd.DataFrame(X, columns=list("ab")).to_parquet(tmp_path / "x.parquet")
     pd.DataFrame(X, columns=list("ab")).to_parquet(tmp_path / "parts.parquet" / "0.parquet")
     zarr.open_group(str(tmp_path / "x.zarr"), mode="w").create_array("X", data=X)
     for name in ("x.npy", "x.npz", "x.npz:X", "x.csv", "x.parquet", "parts.parquet", "x.zarr", "x.zarr:X"):
-        assert engine.rows_in(f"{tmp_path}/{name}") == 10_001, name
-        assert engine.is_large(f"{tmp_path}/{name}", "auto", cluster.Cluster()), name
-    assert engine.rows_in(f"{tmp_path}/x.npz:y") == 3
-    assert engine.rows_in(f"{tmp_path}/nothing.csv") == 0
+        source = open_source(f"{tmp_path}/{name}")
+        assert source.shape == (10_001, 2), name
+        assert choose(source, {"method": "auto"}, cluster.Cluster()) == "bayes-kmeans-bhc", name
+    few = open_source(f"{tmp_path}/x.npz:y")
+    assert few.shape == (3, 2)
+    assert choose(few, {"method": "auto"}, cluster.Cluster()) == "bhc"
+    with pytest.raises(ValueError, match="there is no file"):
+        open_source(f"{tmp_path}/nothing.csv")
 
 
 def test_few_rows_need_no_worker_processes() -> None:
-    with cluster.Cluster().client_for(1000, "gaussian") as client:
-        assert all(address.startswith("inproc://") for address in client.scheduler_info()["workers"])
+    method = method_named("bayes-kmeans-bhc")
+    with cluster.Cluster().client_for(method, method.Settings(), 1000) as client:
+        assert client is None
+
+
+def test_rows_of_single_precision_are_fitted_without_a_warning(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", frame()[["x", "y", "z"]].to_numpy(np.float32))
+    words = ("--method", "bayes-kmeans", "--family", "gaussian-diag", "--out", tmp_path / "run.zarr")
+    assert "3 clusters" in _run("fit", tmp_path / "x.npy", *words).output

@@ -14,12 +14,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zarr
 
-from dtree.engine.fit import fit_dataset
+from dtree.engine.drive import Given, Place, drive
+from dtree.methods import method_named
+from dtree.methods.settings import checked
+from dtree.runs.codec import encode
+from dtree.runs.run import ROW_ARRAYS, Run
 
-RESULTS = ("labels", "leaves", "statistics/clusters", "tree/left", "tree/right", "tree/log_phi_t")
-OPTIONS = {"chunk_bytes": 100_000, "seed": 5, "sample_rows": 300, "tolerance": 0.0, "max_passes": 12}
+SEED = 5
+# Chunks and settings with which 60,000 rows (or few, where rows are costly) take several steps.
+CASES = {
+    "bayes-kmeans-bhc": ({"sample_rows": 300, "tol": 0.0, "max_iter": 12}, 60_000),
+    "randomized": ({"family": "gaussian-diag", "subset": 100}, 60_000),
+    "vb": ({"variant": "TSB", "truncation": 12, "sample_rows": 600, "tol": 0.0, "max_iter": 12}, 60_000),
+    "chains": ({"sampler": "gibbs", "family": "gaussian-diag", "chains": 2, "draws": 3000, "warmup": 10}, 300),
+    "ddt": ({"n_permutations": 2, "search_steps": 600, "posterior_sweeps": 20}, 40),
+}
 _ROOT = str(Path(__file__).parents[2])
 
 
@@ -28,17 +38,42 @@ def rows(n: int = 60_000, d: int = 3, k: int = 20) -> np.ndarray:
     return rng.normal(0, 6.0, size=(k, d))[rng.integers(0, k, n)] + rng.normal(size=(n, d))
 
 
+def fit(name, data, out=None, client=None, progress=None, chunk_bytes=100_000, **more):
+    """Fit a method with its settings of CASES, `more` instead of some of them."""
+    method = method_named(name)
+    settings = checked(method.Settings, {**CASES[name][0], **more})
+    return drive(method, settings, Given(data, chunk_bytes=chunk_bytes), Place(out, client=client), SEED, progress)
+
+
 def bits(run):
-    return {name: np.asarray(zarr.open_array(f"{run}/{name}", mode="r")[...]).tobytes() for name in RESULTS}
+    """Every array of the results of a run, but for how long things took."""
+    opened = Run.open(run)
+    arrays = {}
+    encode(opened.fitted(method_named(opened.header.method).Fitted), "", arrays)
+    arrays |= {name: opened.row_array(name) for name in ROW_ARRAYS if opened.store.has_rows(name)}
+    return {name: np.ascontiguousarray(v).tobytes() for name, v in arrays.items() if "seconds" not in name}
+
+
+def committed(run):
+    """Steps, or blocks of all parts together, that a run has committed."""
+    steps = [int(path.name[-8:]) for path in Path(run).glob("checkpoints/gen-*")]
+    blocks = [max(int(p.name[-8:]) for p in part.glob("*-*")) for part in Path(run).glob("parts/*") if any(part.glob("gen-*"))]  # fmt: skip  # noqa: E501
+    return max(steps, default=0) + sum(blocks)
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory):
-    """The data, and the run that nothing disturbed."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    np.save(folder / "x.npy", rows())
-    fit_dataset(folder / "x.npy", folder / "run", **OPTIONS)
-    return folder
+def undisturbed(tmp_path_factory):
+    """name -> the folder with its data `x.npy` and the run that nothing disturbed."""
+    made = {}
+
+    def make(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            np.save(made[name] / "x.npy", rows(CASES[name][1]))
+            fit(name, made[name] / "x.npy", made[name] / "run")
+        return made[name]
+
+    return make
 
 
 def start(*command: str, through: tuple[str, ...] = (), **settings: str) -> subprocess.Popen:

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import zarr
 
-from dtree.engine import begin
+from dtree.engine import cluster
 from dtree.engine.cluster import cluster_client
-from dtree.engine.fit import fit_dataset, predict_dataset, resume
-from dtree.engine.runs import Run
-from dtree.engine.tasks import DiskFull
-from tests.faults.conftest import OPTIONS, bits, fill_disk, rows
+from dtree.engine.drive import resume
+from dtree.engine.predict import predict_into
+from dtree.runs.commit import DiskFull
+from tests.faults.conftest import bits, committed, fill_disk, fit, rows
+
+NAME = "bayes-kmeans-bhc"
 
 
 def damage_after(number, action):
@@ -26,14 +28,14 @@ def damage_after(number, action):
     return watch
 
 
-SMALL = {**OPTIONS, "chunk_bytes": 10_000}
+SMALL = {"chunk_bytes": 10_000}
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
     np.save(folder / "x.npy", rows(4000, k=10))
-    fit_dataset(folder / "x.npy", folder / "run", **SMALL)
+    fit(NAME, folder / "x.npy", folder / "run", **SMALL)
     return folder
 
 
@@ -45,7 +47,7 @@ def test_truncated_npy(small, tmp_path):
             file.truncate(50_000)
 
     with pytest.raises(ValueError, match=r"rows \d+ to \d+ of .* cannot be read .* restore it and resume the run"):
-        fit_dataset(tmp_path / "x.npy", tmp_path / "run", progress=damage_after(1, truncate), **SMALL)
+        fit(NAME, tmp_path / "x.npy", tmp_path / "run", progress=damage_after(1, truncate), **SMALL)
     shutil.copy(small / "x.npy", tmp_path / "x.npy")
     resume(tmp_path / "run")
     assert bits(tmp_path / "run") == bits(small / "run")
@@ -59,15 +61,15 @@ def test_corrupted_zarr_chunk(small, tmp_path):
     whole = victim.read_bytes()
 
     with pytest.raises(ValueError, match=r"rows \d+ to \d+ of .*x.zarr cannot be read"):
-        fit_dataset(
-            tmp_path / "x.zarr", tmp_path / "run",
+        fit(
+            NAME, tmp_path / "x.zarr", tmp_path / "run",
             progress=damage_after(2, lambda: victim.write_bytes(whole[: len(whole) // 2])), **SMALL,
         )  # fmt: skip
     victim.write_bytes(whole)
-    committed = Run(tmp_path / "run").generations()[-1]
+    done = committed(tmp_path / "run")
     seen = []
     resume(tmp_path / "run", progress=lambda step: seen.append(step.number))
-    assert committed == 2
+    assert done == 2
     assert seen[0] == 3
 
 
@@ -78,7 +80,7 @@ def test_data_changed_in_size(small, tmp_path):
         np.save(tmp_path / "x.npy", np.load(small / "x.npy")[:, :2])
 
     with pytest.raises(ValueError, match="the data were changed since the run began"):
-        fit_dataset(tmp_path / "x.npy", tmp_path / "run", progress=damage_after(1, shrink), **SMALL)
+        fit(NAME, tmp_path / "x.npy", tmp_path / "run", progress=damage_after(1, shrink), **SMALL)
 
 
 def test_lost_labels_are_noticed(small, tmp_path):
@@ -87,20 +89,20 @@ def test_lost_labels_are_noticed(small, tmp_path):
     def lose():
         shutil.rmtree(out / "passes" / "labels-00000001" / "c")
 
-    with pytest.raises(ValueError, match="the run's folder is damaged"):
-        fit_dataset(small / "x.npy", out, progress=damage_after(1, lose), **SMALL)
+    with pytest.raises(ValueError, match="it is damaged"):
+        fit(NAME, small / "x.npy", out, progress=damage_after(1, lose), **SMALL)
 
 
 def test_full_disk(small, tiny_disk):
     filler = tiny_disk / "filler"
 
     with pytest.raises(OSError, match="is full: free some space and resume the run"):
-        fit_dataset(small / "x.npy", tiny_disk / "run", progress=damage_after(2, lambda: fill_disk(filler)), **SMALL)
+        fit(NAME, small / "x.npy", tiny_disk / "run", progress=damage_after(2, lambda: fill_disk(filler)), **SMALL)
     filler.unlink()
-    committed = Run(tiny_disk / "run").generations()[-1]
+    done = committed(tiny_disk / "run")
     seen = []
     resume(tiny_disk / "run", progress=lambda step: seen.append(step.number))
-    assert committed == 2
+    assert done == 2
     assert seen[0] == 3
     assert bits(tiny_disk / "run") == bits(small / "run")
 
@@ -115,19 +117,19 @@ def test_the_sentence_about_a_full_disk_survives_the_way_from_a_worker():
 def test_full_disk_before_the_first_checkpoint(small, tiny_disk):
     fill_disk(tiny_disk / "filler")
     with pytest.raises(OSError, match="is full: free some space and fit again"):
-        fit_dataset(small / "x.npy", tiny_disk / "run", **SMALL)
+        fit(NAME, small / "x.npy", tiny_disk / "run", **SMALL)
     with pytest.raises(OSError, match="is full: free some space and predict again"):
-        predict_dataset(small / "run", small / "x.npy", tiny_disk / "labels.zarr")
+        predict_into(small / "run", small / "x.npy", tiny_disk / "labels.zarr")
     assert [path.name for path in tiny_disk.iterdir()] == ["filler"]
 
 
 @pytest.mark.slow
 def test_worker_without_enough_memory(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(1_000_000, 40)))
-    # The engine sizes chunks to the workers, so we must lie about their memory to get into this trouble: a chunk of 320 MB
-    # does not fit, and the nanny kills the worker each time it tries.
-    monkeypatch.setattr(begin, "worker_memory", lambda client: None)
-    options = {"family": "gaussian-diag", "sample_rows": 100, "chunk_bytes": 320_000_000, "tolerance": 0.0}
+    # The engine sizes chunks to the workers, so we must lie about their memory to get into this trouble: a chunk of 320
+    # MB does not fit, and the nanny kills the worker each time it tries.
+    monkeypatch.setattr(cluster, "worker_memory", lambda client: None)
+    options = {"family": "gaussian-diag", "sample_rows": 100, "chunk_bytes": 320_000_000, "max_iter": 2}
 
     class Stop(Exception):
         pass
@@ -136,17 +138,17 @@ def test_worker_without_enough_memory(tmp_path, monkeypatch):
         raise Stop
 
     with pytest.raises(Stop):
-        fit_dataset(tmp_path / "x.npy", tmp_path / "half", max_passes=2, progress=stop, **options)
+        fit(NAME, tmp_path / "x.npy", tmp_path / "half", progress=stop, **options)
     with cluster_client(n_workers=1, memory_limit="430MB", warm=False) as client:
         with pytest.raises(RuntimeError, match="most likely for lack of memory"):
-            fit_dataset(tmp_path / "x.npy", tmp_path / "run", max_passes=2, client=client, **options)
+            fit(NAME, tmp_path / "x.npy", tmp_path / "run", client=client, **options)
         with pytest.raises(RuntimeError, match="most likely for lack of memory"):
             resume(tmp_path / "half", client)
-    assert Run(tmp_path / "half").generations()[-1] == 1
+    assert committed(tmp_path / "half") == 1
     resume(tmp_path / "half")  # where there is memory enough
     if (tmp_path / "run").exists():
-        assert not Run(tmp_path / "run").done
+        assert list((tmp_path / "run").glob("checkpoints/gen-*"))
         resume(tmp_path / "run")  # workers got through the first look and died in the first pass
     else:  # they died before anything was worth keeping, and nothing was kept
-        fit_dataset(tmp_path / "x.npy", tmp_path / "run", max_passes=2, **options)
+        fit(NAME, tmp_path / "x.npy", tmp_path / "run", **options)
     assert bits(tmp_path / "half") == bits(tmp_path / "run")

@@ -1,7 +1,8 @@
 """A worker is cut off from the network without a word: its work is done by others, to the same bits.
 
-Two "hosts" on one machine: network namespaces joined by a cable (veth). The cable is pulled in the middle of a fit; nobody is told,
-as it is with a real one. The cut-off worker lives on and may still write its labels, which are the same bits.
+Two "hosts" on one machine: network namespaces joined by a cable (veth). The cable is pulled in the middle of a fit;
+nobody is told, as it is with a real one. The cut-off worker lives on and may still write its labels, which are the same
+bits.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import subprocess
 
 import pytest
 
-from dtree.engine.runs import Run
-from tests.faults.conftest import OPTIONS, bits, running, start, wait_for
+from tests.faults.conftest import bits, committed, running, start, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -23,11 +23,11 @@ IMPATIENT = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s", "DASK_DISTRIBUTED__
 FIT = """
 import sys
 from distributed import Client
-from dtree.engine.fit import fit_dataset
-data, out, address, options = sys.argv[1:]
+from tests.faults.conftest import fit
+data, out, address = sys.argv[1:]
 with Client(address, set_as_default=False) as client:
     client.wait_for_workers(2, timeout=90)
-    fit_dataset(data, out, client=client, **eval(options))
+    fit("bayes-kmeans-bhc", data, out, client)
 """
 
 
@@ -56,16 +56,13 @@ def hosts():
             ip("netns", "del", name, check=False)
 
 
-def passes(run) -> int:
-    return max(Run(run).generations(), default=0) if (run / "zarr.json").exists() else 0
-
-
-def test_a_worker_is_cut_off(reference, tmp_path, hosts):
+def test_a_worker_is_cut_off(undisturbed, tmp_path, hosts):
+    reference = undisturbed("bayes-kmeans-bhc")
     out, address_file = tmp_path / "run", tmp_path / "scheduler.json"
     here, there = (("ip", "netns", "exec", name) for name in hosts)
 
     def worker(through, host):
-        return start("-m", "distributed.cli.dask_worker", f"tcp://{ADDRESSES[0]}:8786", "--host", host, "--nthreads", "1",
+        return start("-m", "distributed.cli.dask_worker", f"tcp://{ADDRESSES[0]}:8786", "--host", host, "--nthreads", "1",  # noqa: E501
                      "--no-nanny", "--no-dashboard", "--memory-limit", "1.5GB", "--death-timeout", "60",
                      through=through, **IMPATIENT)  # fmt: skip
 
@@ -76,9 +73,9 @@ def test_a_worker_is_cut_off(reference, tmp_path, hosts):
         worker(there, ADDRESSES[1]),
     ):  # fmt: skip
         wait_for(address_file.exists)
-        words = (str(reference / "x.npy"), str(out), f"tcp://{ADDRESSES[0]}:8786", repr(OPTIONS))
+        words = (str(reference / "x.npy"), str(out), f"tcp://{ADDRESSES[0]}:8786")
         with running(start("-c", FIT, *words, through=here, **IMPATIENT)) as (fitting,):
-            wait_for(lambda: fitting.poll() is not None or passes(out) >= 1, 180.0)
+            wait_for(lambda: fitting.poll() is not None or committed(out) >= 1, 180.0)
             ip("-n", hosts[1], "link", "set", "cable", "down")
             assert fitting.poll() is None, "the fit was over before the cable was pulled"
             assert fitting.wait(timeout=300) == 0

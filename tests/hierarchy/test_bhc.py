@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from dtree.core.families import FAMILIES, Family, Gaussian, moments_of
 from dtree.core.jit import kernel
 from dtree.core.model import Model
-from dtree.core.partition import clusters_of
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.core.verbs import implements, log_marginal
 from dtree.hierarchy.bhc import build_tree
 from tests.core.test_families import family_for, rows_for
 from tests.golden import golden, golden_family, golden_prior
 from tests.naive.bhc import greedy_tree
+from tests.naive.partitions import clusters_of
 
 CASES = golden("bhc")
 

@@ -12,9 +12,10 @@ from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.bounds import tree_bounds
-from dtree.hierarchy.exact import log_evidence_by_recursion, log_posterior_by_enumeration
+from dtree.hierarchy.exact import log_evidence_by_recursion
 from tests.core.test_families import family_for, rows_for
 from tests.golden import golden, golden_family, golden_prior
+from tests.naive.mcmc import log_posterior_by_enumeration
 
 GOLDEN_NAME = {
     "bhc": "bhc",

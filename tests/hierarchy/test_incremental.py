@@ -8,14 +8,13 @@ from sklearn.metrics import adjusted_rand_score
 
 from dtree.core.families import DiagonalGaussian, Gaussian
 from dtree.core.model import Model
-from dtree.core.partition import clusters_of
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
-from dtree.engine.incremental_estimator import IncrementalBHC
+from dtree.estimators.incremental import IncrementalBHC
 from dtree.hierarchy.exact import log_evidence_by_recursion
 from dtree.hierarchy.hyperparameters import log_bound
-from dtree.hierarchy.incremental_estimator import leaf_statistics
 from dtree.hierarchy.incremental_forest import Forest, incremental_tree, noisy_partition
 from tests.naive.incremental import NaiveForest, sets_below
+from tests.naive.partitions import clusters_of
 
 
 def family() -> DiagonalGaussian:
@@ -69,7 +68,29 @@ def test_in_blocks_equals_in_one_go() -> None:
         parts.insert(atoms[start : start + 37])
     assert np.array_equal(whole.labels(), parts.labels())
     assert np.array_equal(whole.tree().merges, parts.tree().merges)
-    np.testing.assert_array_equal(leaf_statistics(parts), atoms)
+    np.testing.assert_array_equal(parts.atoms(), atoms)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_forest_made_of_its_columns_grows_on_to_the_same_bits(noisy: bool) -> None:
+    model = Model(family(), DirichletProcess(1.0))
+    atoms = model.atoms(blobs(2, 300))
+    order = np.random.default_rng(0).permutation(300)
+    whole, parts = Forest(model, noisy=noisy), Forest(model, noisy=noisy)
+    whole.insert(atoms, order)
+    parts.announce(atoms)
+    for start in range(0, 300, 37):
+        parts = Forest.from_columns(model, parts.columns(), noisy)
+        parts.insert_some(atoms, order[start : start + 37])
+    parts.n_atoms = 300
+    for forest in (whole, parts):
+        forest.insert(atoms[:50] + 1.0)
+    ours, theirs = parts.columns(), whole.columns()
+    for name, values in ours.pool._asdict().items():
+        if name != "meta":  # where the queue begins depends on its room
+            assert values.tobytes() == getattr(theirs.pool, name).tobytes(), name
+    assert ours.room.tobytes() == theirs.room.tobytes()
+    assert parts.tree().log_phi_t.tobytes() == whole.tree().log_phi_t.tobytes()
 
 
 def test_balanced_trees_are_shallow() -> None:

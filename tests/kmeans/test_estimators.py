@@ -1,4 +1,4 @@
-"""The scikit-learn faces in this process."""
+"""Bayes K-means as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from scipy.integrate import quad
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import dtree
+from dtree import BayesKMeans, BayesKMeansBHC
 from dtree.core.families import DiagonalGaussian, Poisson
 from dtree.core.priors import DirichletProcess
-from dtree.engine.estimators import BayesKMeans, BayesKMeansBHC, open_run
-from dtree.store.run import made_by_passes
+from dtree.runs.run import is_run
 
 
 def two_blobs(n=60):
@@ -20,8 +21,8 @@ def two_blobs(n=60):
 
 
 def known_failures(estimator):
-    # The start is a random sample and rows are visited in random order, so repeated rows meet other random numbers than one
-    # weighted row; that weights mean counts is tested below where the best partition is clear.
+    # The start is a random sample and rows are visited in random order, so repeated rows meet other random numbers than
+    # one weighted row; that weights mean counts is tested below where the best partition is clear.
     return {"check_sample_weight_equivalence_on_dense_data": "the greedy moves depend on the order of the rows"}
 
 
@@ -90,17 +91,17 @@ def test_paths_and_dask(tmp_path):
     assert here.log_joint_ == there.log_joint_ == lazily.log_joint_
     assert here.statistics_.tobytes() == there.statistics_.tobytes()
     assert there.predict(X).tolist() == here.predict(X).tolist()
-    opened = open_run(tmp_path / "run")
+    opened = dtree.open(tmp_path / "run")
     assert np.array_equal(opened.labels_, there.labels_)
     assert opened.log_joint_ == there.log_joint_
-    assert made_by_passes(tmp_path / "run")
-    assert not made_by_passes(tmp_path)
+    assert is_run(tmp_path / "run")
+    assert not is_run(tmp_path)
 
 
 def test_clear_sentences():
     with pytest.raises(ValueError, match="unknown family 'gauss'"):
         BayesKMeans(family="gauss").fit(two_blobs())
-    with pytest.raises(ValueError, match="not a whole number"):
+    with pytest.raises(ValueError, match="the poisson family needs counts, and Negative values in data are none"):
         BayesKMeans(family="poisson").fit(two_blobs())
     with pytest.raises(ValueError, match="the family has 1 features"):
         BayesKMeans(family=Poisson([1.0], [1.0])).fit(np.ones((4, 2)))

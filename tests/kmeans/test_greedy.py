@@ -10,20 +10,20 @@ import pytest
 
 from dtree.core.families import Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
 from dtree.core.model import Model
-from dtree.core.partition import canonical_labels, clusters_of
+from dtree.core.partition import canonical_labels
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.greedy import (
-    assign_in_order,
     compile_for,
     default_seeds,
     improved_kmeans,
     merge_clusters,
+    move_in_order,
     sequential_kmeans,
     sum_by_label,
 )
-from dtree.kmeans.refine import refine_tree
 from tests.naive import kmeans as naive
+from tests.naive.partitions import clusters_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bhc.json").read_text())
 
@@ -39,6 +39,13 @@ def family_of(case):
     }[case["family"]]()
 
 
+def assigned_once(model, atoms, order, n_seeds):
+    labels = np.full(len(atoms), -1)
+    _, k = move_in_order(compile_for(model, atoms), atoms, order, n_seeds, labels, 0)
+    assert k == labels.max() + 1
+    return labels
+
+
 def model_of(case):
     return Model(family_of(case), DirichletProcess(case["alpha"]))
 
@@ -49,7 +56,7 @@ def test_golden_kmeans(case):
     atoms = model.atoms(np.array(case["X"]))
     order = np.array(golden["order"])
     assert default_seeds(len(order)) == golden["k"]
-    labels = assign_in_order(compile_for(model, atoms), atoms, order, golden["k"])
+    labels = assigned_once(model, atoms, order, golden["k"])
     assert [np.flatnonzero(labels == c).tolist() for c in range(labels.max() + 1)] == golden["after_assignment"]
     merged = merge_clusters(model, sum_by_label(atoms, labels, labels.max() + 1))
     labels = merged.label_map[labels]
@@ -60,7 +67,7 @@ def test_golden_kmeans(case):
     assert tree.merges.tolist() == golden["coarse_merges"]
     bound = model.prior.log_normaliser(len(order)) + tree.log_phi_t[-1]
     assert abs(bound - golden["log_lower_bound_coarse"]) < 1e-8
-    refined = refine_tree(model, tree, atoms, result.labels)
+    refined = naive.refine_tree(model, tree, atoms, result.labels)
     refined.validate()
     bound = model.prior.log_normaliser(len(order)) + refined.log_phi_t[-1]
     assert abs(bound - golden["log_lower_bound_refined"]) < 1e-8
@@ -75,7 +82,7 @@ def test_equals_naive_twin(prior, coarsening):
     atoms = model.atoms(X)
     order = rng.permutation(27)
     opened = naive.assign_once(model, atoms, order.tolist(), 6)
-    labels = assign_in_order(compile_for(model, atoms), atoms, order, 6)
+    labels = assigned_once(model, atoms, order, 6)
     assert clusters_of(labels) == sorted((sorted(c) for c in opened), key=lambda c: c[0])
     expected = naive.merge_while_rising(model, atoms, opened)
     result = sequential_kmeans(model, atoms, order)

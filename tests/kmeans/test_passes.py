@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import uuid
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,11 +13,49 @@ from scipy import sparse
 from dtree.core.families import DiagonalGaussian, Gaussian, Multinomial, Poisson, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
-from dtree.kmeans.fit import chunk_bounds, fit_passes, survey_rows
+from dtree.data import open_source
+from dtree.data.chunks import chunk_bounds
+from dtree.engine.workers import Here
 from dtree.kmeans.greedy import sequential_kmeans, sum_by_label
-from dtree.kmeans.passes import PassSettings, assign_chunk, combine_in_tree, combine_sums, consolidate, start_state
+from dtree.kmeans.passes import Progress, assign_chunk, combine_in_tree, combine_sums, consolidate, start_state
 from dtree.kmeans.scoring import Scorer
-from dtree.kmeans.survey import check_rows
+from dtree.kmeans.survey import Survey, check_rows
+from dtree.methods.bayes_kmeans import BayesKMeans, Prepared, Settings
+from dtree.methods.contract import Job
+from dtree.methods.survey import survey_of
+from dtree.runs.memory import MemoryStore
+
+
+class Found(NamedTuple):
+    labels: np.ndarray
+    statistics: np.ndarray
+    objective: float
+    trace: list[Progress]
+
+
+def job_of(X: Any, settings: Settings, seed: int, chunk_rows: int) -> Job:
+    return Job(BayesKMeans(), settings, seed, open_source(X), MemoryStore(), uuid.uuid4().hex, chunk_rows)
+
+
+def survey_rows(X: Any, family: Any, seed: int, chunk_rows: int, sample_rows: int) -> Survey:
+    job = job_of(X, Settings(family.name), seed, chunk_rows)
+    return survey_of(job, Here(), family.name, sample_rows)
+
+
+def fit_passes(model: Model, X: Any, sample: Any, chunk_rows: int, seed: int = 0) -> Found:
+    """All passes of Bayes K-means over rows in memory, from the clusters of a given sample."""
+    job, workers = job_of(X, Settings(model.family, model.prior), seed, chunk_rows), Here()
+    first = start_state(model, sample, seed, X.shape[0]).statistics
+    job.store.put("prepared", Prepared(np.arange(X.shape[1]), "", model, first))
+    state = job.method.start(job, workers)
+    while True:
+        job.store.put(f"checkpoints/gen-{state.number:08d}", state)
+        if job.method.over(job, state):
+            break
+        state = job.method.step(job, workers, state)
+    fitted = job.method.finish(job, workers, state)
+    objective = job.state(fitted.best_pass).clusters.objective
+    return Found(job.store.rows["labels"].astype(np.int64), fitted.statistics, objective, fitted.trace)
 
 
 def blobs(n, d=3, k=6, seed=0):
@@ -33,18 +73,18 @@ def documents(n=300, v=30, seed=0):
 def test_objective_is_the_objective_of_the_labels(family):
     X = blobs(700)
     model = Model(family.defaults(moments_of(X)), DirichletProcess(1.0))
-    fit = fit_passes(model, X, start_state(model, X[:50], 0, len(X)), PassSettings(), chunk_rows=64)
-    rebuilt = sum_by_label(model.atoms(X), fit.labels, fit.state.k)
-    np.testing.assert_allclose(rebuilt, fit.state.statistics, rtol=1e-9, atol=1e-9)
-    assert abs(math.fsum(model.log_phi_h(rebuilt)) - fit.state.objective) < 1e-6
-    assert fit.state.objective == max(step.objective for step in fit.trace)
+    fit = fit_passes(model, X, X[:50], chunk_rows=64)
+    rebuilt = sum_by_label(model.atoms(X), fit.labels, fit.statistics.shape[0])
+    np.testing.assert_allclose(rebuilt, fit.statistics, rtol=1e-9, atol=1e-9)
+    assert abs(math.fsum(model.log_phi_h(rebuilt)) - fit.objective) < 1e-6
+    assert fit.objective == max(step.objective for step in fit.trace)
+    assert fit.trace[0].line().startswith("pass 1: objective ")
 
 
 def test_births_find_clusters_the_sample_missed():
     X = np.vstack([blobs(200, seed=1), np.full((5, 3), 60.0) + blobs(5, k=1)])
     model = Model(Gaussian.defaults(moments_of(X[:200])), DirichletProcess(1.0))
-    start = start_state(model, X[:100], 0, len(X))
-    fit = fit_passes(model, X, start, PassSettings(), chunk_rows=50)
+    fit = fit_passes(model, X, X[:100], chunk_rows=50)
     assert len(set(fit.labels[200:].tolist())) == 1
     assert fit.labels[200] not in fit.labels[:200]
 
@@ -67,20 +107,18 @@ def test_at_least_as_good_as_the_sequential_reference(seed):
     model = Model(Gaussian.defaults(moments_of(X)), DirichletProcess(1.0))
     reference = sequential_kmeans(model, model.atoms(X), np.random.default_rng(seed).permutation(len(X)))
     survey = survey_rows(X, Gaussian, seed, 256, 600)
-    start = start_state(model, survey.sample, seed, len(X))
-    fit = fit_passes(model, X, start, PassSettings(seed), chunk_rows=256)
-    assert fit.state.objective >= reference.objective - 1e-6
+    fit = fit_passes(model, X, survey.sample, chunk_rows=256, seed=seed)
+    assert fit.objective >= reference.objective - 1e-6
 
 
 def test_sparse_rows_give_the_same_answer():
     X = documents()
     model = Model(Multinomial.defaults(moments_of(X)), DirichletProcess(1.0))
-    start = start_state(model, X[:100], 0, len(X))
-    dense = fit_passes(model, X, start, PassSettings(), chunk_rows=37)
-    thin = fit_passes(model, sparse.csr_array(X), start, PassSettings(), chunk_rows=37)
+    dense = fit_passes(model, X, X[:100], chunk_rows=37)
+    thin = fit_passes(model, sparse.csr_array(X), X[:100], chunk_rows=37)
     assert np.array_equal(dense.labels, thin.labels)
-    assert dense.state.objective == thin.state.objective
-    assert dense.state.k == 4
+    assert dense.objective == thin.objective
+    assert dense.statistics.shape[0] == 4
 
 
 @pytest.mark.parametrize("chunk_rows", [7, 64, 1000])

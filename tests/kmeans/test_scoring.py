@@ -13,7 +13,7 @@ from dtree.kmeans.greedy import sum_by_label
 from dtree.kmeans.scoring import Scorer
 from dtree.kmeans.scoring.any_family import assign_atoms, atom_tables
 from dtree.kmeans.scoring.lanes import LANES, log_of_lanes
-from tests.naive.kmeans import frozen_gains
+from tests.naive.kmeans import frozen_gains, log_marginal_of_rows
 
 
 def cases():
@@ -88,6 +88,70 @@ def test_rows_do_not_depend_on_their_neighbours():
     whole = scorer.assign(X, LABELS).best
     parts = np.concatenate([scorer.assign(X[i : i + 7], LABELS[i : i + 7]).best for i in range(0, len(X), 7)])
     assert np.array_equal(whole, parts)
+
+
+def tight_far_away_rows(*outlier: float) -> np.ndarray:
+    """Rows in float32 that differ by sixteenths, a thousand units from the origin, and one far from them, the last."""
+    steps = np.random.default_rng(3).integers(0, 3, size=(21, 2))
+    X = np.array([1024.0, -512.0]) + steps / 16.0
+    X[-1] += outlier
+    return X.astype(np.float32)
+
+
+def words_of_one_row(times: int) -> np.ndarray:
+    """Counts where the last row alone holds the last word."""
+    X = np.random.default_rng(3).poisson(3.0, size=(8, 3))
+    X[:-1, 2], X[-1, 2] = 0, times
+    return X
+
+
+# The statistics of these rows are exact doubles: whole sixteenths, squared. So what is lost is lost in the scores.
+UNITS = {"origin": np.zeros(2), "unit": np.ones(2)}
+AWAY = [1024.0, -512.0]
+CANCELLING = {
+    "gaussian": (Gaussian(AWAY, 0.01, 6.0, 0.01 * np.eye(2), **UNITS), tight_far_away_rows(2.0**22, 0.0)),
+    "diagonal": (DiagonalGaussian(AWAY, 0.01, 2.0, [0.01, 0.01], **UNITS), tight_far_away_rows(2.0**22, -(2.0**21))),
+    "diagonal-shapes": (DiagonalGaussian(AWAY, 0.01, [2, 3], [0.01, 0.01], **UNITS), tight_far_away_rows(2.0**22, 0.0)),
+    "a rare word": (Multinomial([1e-20, 0.5, 1e-20]), words_of_one_row(1)),
+    "a rare word twice": (Multinomial([1e-20, 0.5, 1e-20]), words_of_one_row(2)),
+}
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_a_row_that_is_nearly_all_of_its_cluster_is_taken_out_exactly(name):
+    """The gain of staying is the difference of two marginals of the rows: alpha is set just beside where it decides."""
+    family, X = CANCELLING[name]
+    n = X.shape[0]
+    stay = np.log(n - 1.0) + log_marginal_of_rows(family, X) - log_marginal_of_rows(family, X[:-1])
+    alone = log_marginal_of_rows(family, X[-1:])
+    own = np.zeros(n, dtype=np.int64)
+    for margin in (-1e-3, 1e-3):
+        model = Model(family, DirichletProcess(float(np.exp(stay - alone + margin))))
+        scorer = Scorer(model, sum_by_label(model.atoms(X), own, 1))
+        result = scorer.assign(X, own)
+        assert result.best[-1] == 0
+        assert result.unexplained[-1] == (margin > 0), "a new cluster must win exactly when it is worth more"
+
+
+def test_a_row_whose_cluster_is_lost_without_it_does_not_stay():
+    """Squares of 1e12 leave nothing of the other rows in their sum; the answer is still a cluster, not an error."""
+    for family in (CANCELLING["gaussian"][0], CANCELLING["diagonal"][0]):
+        X = tight_far_away_rows(0.0, 0.0).astype(np.float64)
+        X[-1] = 3e12, 7e12
+        model = Model(family, DirichletProcess(1.0))
+        own = np.zeros(X.shape[0], dtype=np.int64)
+        result = Scorer(model, sum_by_label(model.atoms(X), own, 1)).assign(X, own)
+        assert result.best[-1] == 0
+        assert result.unexplained[-1]
+
+
+def test_marginals_of_the_rows_themselves():
+    X = tight_far_away_rows(0.5, 0.0).astype(np.float64)
+    for family in (CANCELLING["gaussian"][0], CANCELLING["diagonal"][0]):
+        assert log_marginal_of_rows(family, X) == pytest.approx(family.log_marginal(X), rel=1e-6)
+    counts = words_of_one_row(2)
+    family = Multinomial([0.2, 0.5, 0.1])
+    assert log_marginal_of_rows(family, counts) == pytest.approx(family.log_marginal(counts), rel=1e-10)
 
 
 def test_log_of_lanes():

@@ -9,13 +9,13 @@ import pytest
 
 from dtree.core.families import DiagonalGaussian
 from dtree.core.model import Model
-from dtree.core.partition import all_partitions, clusters_of
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.mcmc.births import birth_odds, births_and_deaths, node_clusters
 from dtree.mcmc.clusters import canonical
 from dtree.mcmc.guide import Guide, make_guide
 from dtree.mcmc.problem import Problem
 from tests.naive.mcmc import NaiveGuide, log_phi_function, partition_posterior
+from tests.naive.partitions import all_partitions, clusters_of
 
 MERGES = [[0, 1], [2, 3], [4, 5], [6, 7]]  # ((0 1) 4) with (2 3), five leaves
 N = 5

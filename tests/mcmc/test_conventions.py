@@ -1,4 +1,4 @@
-"""DPMixtureMCMC and IncrementalBHC as scikit-learn estimators; weights; constant columns."""
+"""DPMixtureMCMC as a scikit-learn estimator; weights; constant columns."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dtree.core.families import DiagonalGaussian
-from dtree.engine.chain_estimator import DPMixtureMCMC
-from dtree.engine.incremental_estimator import IncrementalBHC
+from dtree.estimators.chains import DPMixtureMCMC
 
 REASONS = {
     "check_sample_weight_equivalence_on_dense_data": (
         "a row of weight w is one atom, kept in one cluster; w copies of it may be parted"
     ),
 }
-ESTIMATORS = [DPMixtureMCMC(chains=1, draws=10, warmup=5, random_state=0), IncrementalBHC(random_state=0)]
+ESTIMATORS = [DPMixtureMCMC(chains=1, draws=10, warmup=5, random_state=0)]
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: REASONS)
@@ -35,14 +34,14 @@ def sampler(**changes) -> DPMixtureMCMC:
 def test_constant_columns_are_left_out() -> None:
     X = rows()
     wider = np.column_stack([X, np.full(30, 7.0)])
-    for estimator in (sampler(family="gaussian-diag"), IncrementalBHC("gaussian-diag", random_state=0)):
-        narrow = estimator.fit(X).labels_
-        scores = estimator.score_samples(X)
-        again = estimator.fit(wider)
-        assert again.columns_.tolist() == [0, 1]
-        assert np.array_equal(again.labels_, narrow)
-        np.testing.assert_allclose(again.score_samples(wider), scores, rtol=1e-12)
-        assert np.array_equal(again.predict(wider), estimator.fit(X).predict(X))
+    estimator = sampler(family="gaussian-diag")
+    narrow = estimator.fit(X).labels_
+    scores = estimator.score_samples(X)
+    again = estimator.fit(wider)
+    assert again.columns_.tolist() == [0, 1]
+    assert np.array_equal(again.labels_, narrow)
+    np.testing.assert_allclose(again.score_samples(wider), scores, rtol=1e-12)
+    assert np.array_equal(again.predict(wider), estimator.fit(X).predict(X))
 
 
 def test_weights() -> None:
@@ -56,6 +55,5 @@ def test_weights() -> None:
     doubled = sampler(family=family, prior="dp").fit(X, sample_weight=np.full(30, 2))
     assert doubled.atoms_[:, 0].sum() == 60
     for wrong in (np.full(30, 0.5), np.full(30, -1), np.ones(7), np.zeros(30)):
-        for estimator in (sampler(), IncrementalBHC()):
-            with pytest.raises(ValueError, match="sample_weight"):
-                estimator.fit(X, sample_weight=wrong)
+        with pytest.raises(ValueError, match="sample_weight"):
+            sampler().fit(X, sample_weight=wrong)

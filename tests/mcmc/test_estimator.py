@@ -11,9 +11,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from dtree.core.families import DiagonalGaussian
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
-from dtree.engine.chain_estimator import DPMixtureMCMC
+from dtree.estimators.chains import DPMixtureMCMC
 from dtree.mcmc.credibility import node_credibility
-from dtree.mcmc.point_estimate import best_partition, coclustering, partition_distance, sparse_coclustering
+from dtree.mcmc.point_estimate import best_partition, coclustering, sparse_coclustering
+from tests.naive.mcmc import partition_distance
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -63,6 +64,8 @@ def test_threads_and_stops_change_nothing() -> None:
         assert np.array_equal(whole.partitions_, other.partitions_)
         for name in ("alpha", "sigma", "u", "log_joint"):
             assert np.array_equal(whole.posterior_["posterior"][name], other.posterior_["posterior"][name])
+    with pytest.raises(ValueError, match="draws must be at least 1"):
+        parts.more_draws(0)
 
 
 def test_density_integrates_to_one() -> None:
@@ -76,7 +79,7 @@ def test_density_integrates_to_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(5))
-def test_predictive_equals_the_golden_one(number: int) -> None:
+def test_predictive_equals_the_golden_one(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     golden = json.loads((GOLDEN / "nrm.json").read_text())["posterior"]
     case, p = golden["cases"][number], golden["params"]
     prior = DirichletProcess(**case["params"]) if case["measure"] == "dp" else GeneralizedGamma(**case["params"], u=1.0)
@@ -89,13 +92,8 @@ def test_predictive_equals_the_golden_one(number: int) -> None:
         resample_hyperparameters=False,
         random_state=0,
     ).fit(np.array(golden["X"]))
-    import dtree.mcmc.estimator as module
-
-    module._PREDICTIVE_DRAWS, kept = 8000, module._PREDICTIVE_DRAWS
-    try:
-        scores = model.score_samples(np.array(case["X_test"]))
-    finally:
-        module._PREDICTIVE_DRAWS = kept
+    monkeypatch.setattr("dtree.mcmc.predictive.PREDICTIVE_DRAWS", 8000)
+    scores = model.score_samples(np.array(case["X_test"]))
     np.testing.assert_allclose(scores, case["log_predictive_exact"], atol=0.05)
 
 
@@ -103,7 +101,7 @@ def test_point_estimates() -> None:
     draws = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]])
     for loss in ("vi", "binder"):
         assert best_partition(draws, loss=loss).tolist() == [0, 0, 1, 1]
-        assert partition_distance(draws[0], draws[1], loss=loss) == 0.0
+        assert partition_distance(draws[0], draws[1], np.ones(4), loss) == 0.0
     assert coclustering(draws)[0, 2] == pytest.approx(1 / 3)
     with pytest.raises(ValueError, match="unknown loss"):
         best_partition(draws, loss="zero-one")
@@ -132,7 +130,7 @@ def test_bad_settings_are_named() -> None:
 
 def test_credibility_counts_draws() -> None:
     model = fitted()
-    flat, tree = model._flat_partitions(), model.tree_
+    flat, tree = model._fitted.partitions, model.tree_
     tree.validate()
     found = model.credibility()
     below = [{leaf} for leaf in range(45)]

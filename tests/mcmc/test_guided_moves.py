@@ -11,14 +11,14 @@ import pytest
 
 from dtree.core.families import DiagonalGaussian
 from dtree.core.model import Model
-from dtree.core.partition import all_partitions, clusters_of
 from dtree.core.priors import DirichletProcess
-from dtree.mcmc.allocate import allocate, gather_members
+from dtree.mcmc.allocate import allocate, division_of
 from dtree.mcmc.clusters import canonical
 from dtree.mcmc.guide import Guide, make_guide
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.tgmcmc import guided_split_merge, score_subtree, subtree_gibbs
 from tests.naive.mcmc import NaiveGuide, divisions, log_phi_function, partition_posterior
+from tests.naive.partitions import all_partitions, clusters_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "guided_moves.json").read_text())
 
@@ -39,14 +39,10 @@ def replayed_log_q(problem: Problem, guide: Guide, labels: np.ndarray, g: int, i
     """log q of the division of labels[i] and labels[j]'s union into these two clusters."""
     work = problem.load(canonical(labels), problem.model.prior)
     a, b = work.labels[i], work.labels[j]
-    size = gather_members(guide, work.labels, a, b, work.members)
-    target = (work.labels[work.members[:size]] == b).astype(np.int64)
-    side, log_sides = np.empty(size, dtype=np.int64), np.empty(2)
-    rng = np.random.default_rng(0)
-    log_q = allocate(
-        work.model, work.atoms, work.row, guide, work.members, size, g, i, j, side, target, True, log_sides, rng
-    )
-    assert np.array_equal(side, target)
+    division = division_of(guide, work.labels, a, b, work.members)
+    log_q = allocate(work.model, work.atoms, work.row, guide, division, g, i, j, np.random.default_rng(0))
+    assert division.forced
+    assert np.array_equal(division.side, work.labels[division.members] == b)
     return log_q
 
 

@@ -11,11 +11,11 @@ from scipy.special import gammaln
 
 from dtree.core.families import Poisson
 from dtree.core.model import Model
-from dtree.core.partition import all_partitions, clusters_of
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.mcmc.hyperparameters import from_parameter_vector, log_gamma_variate, parameter_vector, resample
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import sampler_named
+from tests.naive.partitions import all_partitions, clusters_of
 
 
 def test_log_gamma_variate_of_a_small_shape() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from dtree.core.families import Bernoulli, DiagonalGaussian, Family, Gaussian, Multinomial, Poisson
 from dtree.core.model import Model
-from dtree.core.partition import all_partitions
 from dtree.core.priors import DirichletProcess, GeneralizedGamma, Prior
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import SAMPLERS, begin_chain, run_chain
+from tests.hierarchy.test_bhc import Exponential
 from tests.naive.mcmc import partition_posterior, partition_posterior_without_u
+from tests.naive.partitions import all_partitions
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXACT = [name for name in SAMPLERS if name != "tgmcmc-paper"]
@@ -183,3 +184,11 @@ def test_unknown_sampler() -> None:
     problem = Problem(model, model.atoms(points()))
     with pytest.raises(ValueError, match="unknown sampler 'metropolis'"):
         begin_chain(problem, "metropolis", seed=0)
+
+
+def test_the_slice_sampler_names_a_family_that_it_cannot_draw() -> None:
+    model = Model(Exponential(0.5, 1.0), DirichletProcess(1.0))
+    problem = Problem(model, model.atoms(np.array([[1.0], [2.0], [50.0]])))
+    with pytest.raises(ValueError, match="cannot draw the parameters of the family 'exponential'"):
+        run_chain(problem, "slice", begin_chain(problem, "slice", seed=0), sweeps=1)
+    assert run_chain(problem, "gibbs", begin_chain(problem, "gibbs", seed=0), sweeps=2)[0].labels.shape == (2, 3)

@@ -1,4 +1,4 @@
-"""What joining, leaving and moving is worth, by every family's fast form, against log marginals of the statistics themselves."""
+"""What joining, leaving and moving is worth, by every family's fast form, against log marginals of the statistics."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from dtree.core.partition import all_partitions, clusters_of
 from dtree.mcmc.clusters import canonical
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.small_clusters import NEAR, blocks_of, grow_or_shrink, restlessness
 from tests.mcmc.test_births import N, problem
 from tests.naive.mcmc import log_phi_function, partition_posterior
+from tests.naive.partitions import all_partitions, clusters_of
 
 BLOCK = np.array([0, 1, 0, 0, 1])
 

@@ -7,12 +7,12 @@ import pytest
 
 from dtree.core.families import Gaussian
 from dtree.core.model import Model
-from dtree.core.partition import all_partitions
 from dtree.core.priors import DirichletProcess
 from dtree.mcmc import tgmcmc_paper
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import begin_chain, run_chain
 from tests.naive.mcmc import partition_posterior
+from tests.naive.partitions import all_partitions
 
 
 def problem_of(n: int) -> Problem:

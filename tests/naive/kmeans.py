@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln, multigammaln
 
+from dtree.core.families import DiagonalGaussian, Family, Gaussian, Multinomial
 from dtree.core.model import Model
+from dtree.core.tree import Tree
+from dtree.hierarchy.bhc import build_tree
 
 
 def phi(model: Model, atoms: np.ndarray, members: list[int]) -> float:
@@ -53,3 +57,68 @@ def frozen_gains(model: Model, atoms: np.ndarray, labels: np.ndarray, statistics
                 gains[i, c] = model.log_phi_h(rest + atoms[i])[0] - model.log_phi_h(rest)[0]
         gains[i, k] = model.log_phi_h(atoms[i])[0]
     return gains
+
+
+def refine_tree(model: Model, coarse: Tree, atoms: np.ndarray, labels: np.ndarray) -> Tree:
+    """The tree over atoms (m, s) whose top is `coarse`, a tree over the clusters 0..k-1 that `labels` (m,) names.
+
+    Hanging the greedy tree of its rows under each leaf of the coarse tree adds the partitions inside clusters to the
+    sum, so the bound can only rise.
+    """
+    m, k = atoms.shape[0], coarse.n_leaves
+    merges: list[tuple[int, int]] = []
+    log_phi_h = list(model.log_phi_h(atoms))
+    top = np.empty(2 * k - 1, dtype=np.int64)  # the node of the new tree that stands for each node of the coarse one
+    for cluster in range(k):
+        members = np.flatnonzero(labels == cluster)
+        below = build_tree(model, atoms[members])
+        number = np.concatenate([members, m + len(merges) + np.arange(members.shape[0] - 1)])
+        merges += [(int(number[a]), int(number[b])) for a, b in below.merges]
+        log_phi_h += list(below.log_phi_h[members.shape[0] :])
+        top[cluster] = number[-1]
+    for i, (a, b) in enumerate(coarse.merges):
+        top[k + i] = m + len(merges)
+        merges.append((int(min(top[a], top[b])), int(max(top[a], top[b]))))
+        log_phi_h.append(coarse.log_phi_h[k + i])
+    return Tree.from_merges(merges, np.rint(model.counts(atoms)), log_phi_h)
+
+
+def log_marginal_of_rows(family: Family, X: np.ndarray) -> float:
+    """Log marginal likelihood of rows X (n, d) from the rows themselves, deviations from their mean in long doubles.
+
+    Nothing is subtracted that was added before, so nothing cancels.
+    """
+    n, d = X.shape
+    if isinstance(family, Multinomial):
+        counts, a = X.sum(axis=0), family.concentration
+        return float(np.sum(_log_rise(a, counts)) - _log_rise(np.array(a.sum()), np.array(counts.sum())))
+    assert isinstance(family, Gaussian | DiagonalGaussian)
+    rows = X.astype(np.longdouble)
+    centre = rows.mean(axis=0)
+    apart = rows - centre
+    pulled = (centre - family.mean) * np.sqrt(np.longdouble(family.strength) * n / (family.strength + n))
+    scatter = apart.T @ apart + np.outer(pulled, pulled)
+    log_shrink = 0.5 * d * np.log(family.strength / (family.strength + n))
+    if isinstance(family, DiagonalGaussian):
+        a, b = family.shape, family.rate
+        log_rate = np.log(b + 0.5 * np.diag(scatter))
+        total = gammaln(a + 0.5 * n) - gammaln(a) + a * np.log(b) - (a + 0.5 * n) * log_rate
+        return float(total.sum() + log_shrink - 0.5 * n * d * np.log(2.0 * np.pi))
+    dof = family.dof
+    total = multigammaln(0.5 * (dof + n), d) - multigammaln(0.5 * dof, d) - 0.5 * n * d * np.log(np.pi) + log_shrink
+    before, after = _log_det(family.scale.astype(np.longdouble)), _log_det(family.scale + scatter)
+    return float(total + 0.5 * dof * before - 0.5 * (dof + n) * after)
+
+
+def _log_rise(a: np.ndarray, times: np.ndarray) -> np.ndarray:
+    return gammaln(a + times) - gammaln(a)
+
+
+def _log_det(matrix: np.ndarray) -> np.longdouble:
+    """By elimination, which numpy does not do in long doubles."""
+    matrix = matrix.copy()
+    total = np.longdouble(0.0)
+    for a in range(matrix.shape[0]):
+        total += np.log(matrix[a, a])
+        matrix[a + 1 :] -= np.outer(matrix[a + 1 :, a] / matrix[a, a], matrix[a])
+    return total

@@ -8,10 +8,11 @@ from functools import cache
 
 import numpy as np
 from scipy.integrate import quad_vec
+from scipy.special import xlogy
 
 from dtree.core.model import Model
-from dtree.core.partition import all_partitions, clusters_of
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
+from tests.naive.partitions import all_partitions, clusters_of
 
 
 def log_phi_function(model: Model, atoms: np.ndarray) -> Callable[[frozenset[int]], float]:
@@ -31,6 +32,27 @@ def partition_posterior(model: Model, atoms: np.ndarray) -> np.ndarray:
     log_p = np.array([sum(log_phi(frozenset(c)) for c in clusters_of(p)) for p in partitions])
     p = np.exp(log_p - log_p.max())
     return p / p.sum()
+
+
+def log_posterior_by_enumeration(model: Model, atoms: np.ndarray) -> tuple[list[np.ndarray], np.ndarray, float]:
+    """Every partition of a few atoms, its log posterior probability, and the exact log evidence."""
+    log_phi = log_phi_function(model, atoms)
+    partitions = list(all_partitions(atoms.shape[0]))
+    log_joint = np.array([sum(log_phi(frozenset(c)) for c in clusters_of(p)) for p in partitions])
+    log_sum = float(np.logaddexp.reduce(log_joint))
+    evidence = log_sum + model.prior.log_normaliser(float(model.counts(atoms).sum()))
+    return partitions, log_joint - log_sum, evidence
+
+
+def partition_distance(a: np.ndarray, b: np.ndarray, weight: np.ndarray, loss: str) -> float:
+    """Distance of two labellings (n,): variation of information in nats, or the share of pairs that disagree."""
+    cells = np.bincount(a * (int(b.max()) + 1) + b, weights=weight)
+    rows, columns = np.bincount(a, weights=weight), np.bincount(b, weights=weight)
+    n = weight.sum()
+    if loss == "binder":
+        return float((rows @ rows + columns @ columns - 2.0 * cells @ cells) / n**2)
+    total = xlogy(rows, rows).sum() + xlogy(columns, columns).sum() - 2.0 * xlogy(cells, cells).sum()
+    return max(0.0, float(total / n))
 
 
 def partition_posterior_without_u(model: Model, atoms: np.ndarray) -> np.ndarray:

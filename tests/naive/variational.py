@@ -14,7 +14,8 @@ from scipy.special import digamma, gammaln
 
 
 class NaiveGaussian:
-    """Normal-inverse-Wishart with golden/README's formulas, rows weighted by a column of responsibilities."""
+    """Normal-inverse-Wishart with the formulas of tests/golden/README.md, rows weighted by a column of
+    responsibilities."""
 
     def __init__(self, X, mean, strength, dof, scale):
         self.X, self.mean, self.strength, self.dof = np.asarray(X, float), np.asarray(mean, float), strength, dof

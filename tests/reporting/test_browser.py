@@ -1,4 +1,4 @@
-"""The report in a real browser: it opens, the tree opens and closes, search finds, nothing goes wrong in the console."""
+"""The report in a real browser: it opens, the tree opens and closes, search finds, the console is quiet."""
 
 from __future__ import annotations
 

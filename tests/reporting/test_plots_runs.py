@@ -62,12 +62,18 @@ def test_bounds_of_a_model_stand_in_order(creatures: Any) -> None:
 
 
 def test_traces_of_chains_have_one_line_each() -> None:
-    draws = {"n_clusters": np.arange(12.0).reshape(3, 4), "alpha": np.ones((3, 4))}
-    model = SimpleNamespace(posterior_={"posterior": SimpleNamespace(data_vars=draws)}, partitions_=None)
+    X = nested_creatures(18).X
+    model = dtree.DPMixtureMCMC("gibbs", "gaussian-diag", chains=3, draws=4, warmup=2, random_state=0).fit(X)
     axes = dtree.plot_traces(model)
-    assert [ax.get_ylabel() for ax in axes] == ["n clusters", "alpha"]
-    assert [len(ax.lines) for ax in axes] == [3, 3]
+    assert {ax.get_ylabel() for ax in axes} == {"n clusters", "log joint", "alpha"}
+    for ax in axes:
+        assert len(ax.lines) == 3
+        for chain, line in enumerate(ax.lines):
+            drawn = model.posterior_["posterior"][ax.get_ylabel().replace(" ", "_")].values[chain]
+            assert np.array_equal(line.get_ydata(), drawn)
     with pytest.raises(ValueError, match="keeps no trace"):
+        dtree.plot_traces(dtree.BHC("gaussian-diag").fit(X))
+    with pytest.raises(ValueError, match="there is no report about a SimpleNamespace"):
         dtree.plot_traces(SimpleNamespace())
 
 

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
 from dtree.core.families import Bernoulli, Gaussian, Poisson
+from dtree.variational import escapes
 from dtree.variational.escapes import escape
 from dtree.variational.fitting import InMemory, ascend
 from dtree.variational.memoised import Memory
@@ -121,6 +122,25 @@ def test_escapes_only_raise_the_bound_and_leave_a_poor_start(variant):
     assert sums_of(kept.block, kept.responsibilities, rule).statistics == pytest.approx(
         better.sums.statistics, abs=1e-7
     )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_kept_escape_that_used_up_the_passes_earns_another(variant, monkeypatch):
+    monkeypatch.setattr(escapes, "_CHEAP_PASSES", 0)  # as where a pass is not cheap
+    X = blobs(120, spread=8.0)
+    rule = Rule(family_for(X), VARIANTS[variant], 1.0)
+    rows = InMemory(make_block(rule.family, X), np.eye(10)[np.zeros(120, dtype=int)])
+    fit = ascend(rows, rows.sums(rule), rule, 1, 1e-8)
+    passes = []
+    monkeypatch.setattr(escapes, "ascend", lambda *given: passes.append(given[3]) or ascend(*given))
+    better, kept = escape(rows, fit, 300, 1e-8, 20, np.random.default_rng(0))
+    assert min(passes) >= 1
+    assert better.elbo > fit.elbo + 1.0
+    assert (better.sums.counts > 1.0).sum() == 4
+    assert better.trace[: len(fit.trace)] == fit.trace
+    assert better.trace[-1] == better.elbo
+    again = sums_of(kept.block, kept.responsibilities, rule).statistics
+    assert again == pytest.approx(better.sums.statistics, abs=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "poisson", "bernoulli"])

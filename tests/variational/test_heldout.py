@@ -1,4 +1,4 @@
-"""The first experiment of [KWT07] at reduced size: held-out density of the six variants (golden/README_vb_ddt.md)."""
+"""The first experiment of [KWT07] at reduced size: held-out density of the six variants."""
 
 from __future__ import annotations
 

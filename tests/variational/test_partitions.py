@@ -9,8 +9,8 @@ import pytest
 
 from dtree.core.families import Gaussian
 from dtree.variational.fitting import InMemory, ascend
-from dtree.variational.starts import sums_from_sample
-from dtree.variational.steps import Rule, e_step, m_step, make_block, order_of
+from dtree.variational.starts import kmeans_labels, one_hot
+from dtree.variational.steps import Rule, e_step, m_step, make_block, order_of, sums_of
 from dtree.variational.variants import VARIANTS
 
 
@@ -42,7 +42,8 @@ def test_any_number_of_workers_gives_the_same_bits_and_the_answer_in_memory(vari
     X = 5.0 * np.eye(4, 3)[random.integers(4, size=2000)] + random.normal(size=(2000, 3))
     family = Gaussian(X.mean(axis=0), 0.1, 5.0, 0.3 * np.cov(X.T))
     rule = Rule(family, VARIANTS[variant], 1.0)
-    start = sums_from_sample(X[:300], rule, 6, random)
+    sample = X[:300]
+    start = sums_of(make_block(family, sample), one_hot(kmeans_labels(family, sample, 6, random), 6), rule)
     order = order_of(start, rule)
     start = start if order is None else start.permuted(order)
     parts = np.array_split(X, 7)

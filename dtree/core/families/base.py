@@ -1,31 +1,52 @@
-"""The contract of a family: what a method may ask of an observation model.
+"""The contract of a family: everything that any method may ask of an observation model.
 
 A family says what one cluster looks like. It has two faces:
 
-- the **Python face**, a subclass of `Family`: hyperparameters with names, statistics of rows, defaults from data;
+- the **Python face**, a subclass of `Family`: hyperparameters with names, statistics of rows, and the optional
+  parts below;
 - the **compiled face**, a NamedTuple returned by `compile`, on whose type the verbs of `dtree.core.verbs` dispatch.
 
-To add a family, write one file with both and register it in `dtree/core/families/__init__.py`:
+**Required**, in one file, and every method but the slice sampler then works:
 
 1. `statistics(X)` returns one row of additive statistics per row of data, `(n, s)` float64, column 0 equal to 1 (the
    count). Everything the marginal likelihood needs must be a sum over rows, constants such as log x! included.
-2. `compile(total, coarsening)` returns the NamedTuple: arrays and floats only. `total` (s,) is the sum of all statistics,
-   an upper bound for tables.
+2. `compile(total, coarsening)` returns the NamedTuple: arrays and floats only. `total` (s,) is the sum of all
+   statistics, an upper bound for tables; soft statistics come with a `total` of zeros and must not be rounded to a
+   table's entry.
 3. a kernel registered with `@implements(log_marginal, MyCompiled)`: the log marginal likelihood of a statistics row,
    *with all constants*. It must be right for fractional counts too (variational methods use soft counts).
-4. optional: a kernel for `log_marginal_merged` when many merges can be scored faster together.
 
-With these BHC and all methods built on atoms run. `defaults(...)` makes the family's string name work;
-`free_parameters`, `with_free_parameters` and `gradient` make its hyperparameters learnable.
+**Optional**, each with a default that is right for every conjugate family, only slower or plainer:
+
+| part | asked by | without it |
+| --- | --- | --- |
+| `name`, `value_kind`, `accepts_sparse` | checks of rows, saved runs | class name, any number, dense rows only |
+| `needs_covariance` | whoever takes moments of the data | only means and variances are taken |
+| `n_features`, `parameters()` | everyone | read from the constructor's arguments, kept under the same names |
+| `anchored`, `points` | fits; k-means starts | statistics and rows as they are, square roots of counts |
+| `defaults`, `refined` | the family's name in place of an object | a sentence that asks for hyperparameters |
+| `free_parameters`, `with_free_parameters`, `gradient` | learning of hyperparameters | they stay as they are |
+| kernels for the verbs `log_marginal_merged`, `_joined`, `_pair` | trees, samplers | one `log_marginal` each |
+| `dtree.kmeans.scoring` | fast assignment of rows | one `log_marginal` per row and cluster |
+| `expected_log_density` | variational mixtures | the gradient of the log marginal, by differences |
+| `kept_rows`, `statistics_of_kept` | variational passes over rows | statistics are kept |
+| `posterior_means` | variational mixtures, to name components | no named parameters |
+| `log_predictive_of` | predictions | differences of log marginals |
+| `profile` | reports: what sets a cluster apart | means of the features, where statistics hold their sums |
+| `dtree.mcmc.natural` | draws of parameters, slice sampler only | the slice sampler refuses |
+
+To make a family's name work, register the class in `dtree/core/families/__init__.py`.
 """
 
-from __future__ import annotations
-
+import inspect
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
+from dtree.core.families.profile import Profile, feature_columns, plain_profile
+from dtree.core.families.slopes import slopes
 from dtree.core.jit import kernel
 from dtree.core.verbs import log_marginal
 
@@ -66,18 +87,39 @@ def _log_marginal_rows(compiled, statistics):
     return out
 
 
+@cache
+def _argument_names(cls: type) -> tuple[str, ...]:
+    return tuple(inspect.signature(cls).parameters)
+
+
+def constructor_arguments(thing: Any) -> dict[str, Any]:
+    """The arguments that make `thing` again, from the attributes named like them."""
+    kind: Any = type(thing)
+    names = _argument_names(kind)
+    missing = [name for name in names if not hasattr(thing, name)]
+    if missing:
+        raise TypeError(
+            f"{kind.__name__} keeps no attribute {missing[0]!r}: keep it, or give the class a method parameters()"
+        )
+    return {name: getattr(thing, name) for name in names}
+
+
+class _ClassName:
+    """The name of a family that has given itself none: that of its class."""
+
+    def __get__(self, instance: Any, owner: type) -> str:
+        return owner.__name__
+
+
 class Family(ABC):
     """An observation model with conjugate prior; see the module's docstring for the contract."""
 
-    name: ClassVar[str]
+    name: ClassVar[str] = cast(str, _ClassName())
     value_kind: ClassVar[str] = "real"  # "real", "binary" or "count": what the rows may hold
     accepts_sparse: ClassVar[bool] = False
     needs_covariance: ClassVar[bool] = False
 
-    @property
-    @abstractmethod
-    def n_features(self) -> int:
-        """Number of columns of the data."""
+    # Required -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def statistics(self, X: Any) -> np.ndarray:
@@ -87,13 +129,32 @@ class Family(ABC):
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> Any:
         """The NamedTuple that kernels take; `total` (s,) bounds every statistic that will occur."""
 
-    @abstractmethod
+    # What it is made of -------------------------------------------------------------------------------------------
+
     def parameters(self) -> dict[str, Any]:
         """Constructor arguments by name: `type(family)(**family.parameters())` is the same family."""
+        return constructor_arguments(self)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the data: the length of the longest hyperparameter, 1 when all are single numbers."""
+        return max((len(value) for value in self.parameters().values() if np.ndim(value) > 0), default=1)
 
     def anchored(self, moments: Moments) -> Self:
         """The same model with its statistics kept in units that do not cancel for data like these."""
         return self
+
+    def _require_features(self, shape: tuple[int, ...]) -> None:
+        """Raise unless rows of this shape have the family's features: kernels do not look where an array ends."""
+        if len(shape) != 2 or shape[1] != self.n_features:
+            raise ValueError(f"the family has {self.n_features} features but the rows have shape {shape}")
+
+    def points(self, X: Any) -> Any:
+        """The rows of X (n, d), dense or sparse, where Euclidean distance makes sense: square roots of counts."""
+        X = X.astype(np.float64) if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
+        if self.value_kind != "count":
+            return X
+        return X.sqrt() if hasattr(X, "tocsr") else np.sqrt(X)
 
     # Learning from data -----------------------------------------------------------------------------------------
 
@@ -120,6 +181,54 @@ class Family(ABC):
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """d/d theta of sum_k weights[k] log p(statistics[k]), shape (p,)."""
         return np.empty(0)
+
+    # Soft assignment ------------------------------------------------------------------------------------------------
+
+    def soft_log_marginal_of(self, statistics: np.ndarray) -> np.ndarray:
+        """Log marginal likelihoods (k,) of soft statistics (k, s).
+
+        The family is compiled without tables: they snap counts within 1e-9 of an integer to it, which is harmless for
+        whole rows but makes a bound jump by as much when responsibilities creep towards 1.
+        """
+        return _log_marginal_rows(self.compile(np.zeros(statistics.shape[1])), np.ascontiguousarray(statistics))
+
+    def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
+        """Coefficients (k, s): `self.statistics(X) @ coefficients.T` is E log p(x | cluster k), shape (n, k).
+
+        The expectation is over the parameters of cluster k given its soft statistics (k, s). For a conjugate family it
+        is the derivative of the log marginal at these statistics in the direction of the row's, which is linear in
+        them: the coefficients are the gradient of the log marginal.
+        """
+        try:
+            return slopes(self.soft_log_marginal_of, statistics)
+        except FloatingPointError as error:
+            raise ValueError(
+                f"the log marginal of {type(self).__name__} has no derivative by statistic {error} at a component's "
+                "soft statistics: it must be smooth and right for fractional counts, or the family needs a method "
+                "expected_log_density of its own"
+            ) from None
+
+    def kept_rows(self, X: Any) -> Any:
+        """What is kept of the rows of X (n, d) between passes over them; it can be sliced by rows."""
+        return np.ascontiguousarray(self.statistics(X))
+
+    def statistics_of_kept(self, rows: Any) -> Any:
+        """Statistics (b, s), dense or CSR, of some of the kept rows."""
+        return rows
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        """Posterior means of the parameters of clusters with statistics (k, s), by name."""
+        return {}
+
+    # Reporting ------------------------------------------------------------------------------------------------------
+
+    def profile(self, statistics: np.ndarray) -> Profile | None:
+        """What is characteristic of leaves with statistics (m, s), in true counts; None when nothing can be said.
+
+        By default the means of the features, read from the statistics that are sums of a feature.
+        """
+        columns = feature_columns(self.statistics, self.n_features, self.value_kind)
+        return None if columns is None else plain_profile(self.value_kind, statistics[:, columns], statistics[:, 0])
 
     # For people who want to look ----------------------------------------------------------------------------------
 

@@ -3,15 +3,14 @@
 x_j ~ Bernoulli(p_j), p_j ~ Beta(a_j, b_j). Statistics of a row: [1, x (d)].
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import digamma
 
-from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.families.base import Moments
+from dtree.core.families.counts import CountsPerFeature
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_merged
@@ -108,7 +107,7 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Bernoulli(Family):
+class Bernoulli(CountsPerFeature):
     """Beta-Bernoulli family for rows of zeros and ones.
 
     Parameters
@@ -124,21 +123,6 @@ class Bernoulli(Family):
 
     name: ClassVar[str] = "bernoulli"
     value_kind: ClassVar[str] = "binary"
-    accepts_sparse: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        d = max(np.size(self.a), np.size(self.b))
-        for key in ("a", "b"):
-            vector = feature_vector(getattr(self, key), d, key)
-            require_positive(vector, key)
-            object.__setattr__(self, key, vector)
-
-    @property
-    def n_features(self) -> int:
-        return self.a.shape[0]
-
-    def parameters(self) -> dict[str, Any]:
-        return {"a": self.a, "b": self.b}
 
     @classmethod
     def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
@@ -147,9 +131,8 @@ class Bernoulli(Family):
         rate = (moments.mean * moments.rows + 0.5) / (moments.rows + 1.0)  # keeps constant columns inside (0, 1)
         return cls(concentration * rate, concentration * (1.0 - rate))
 
-    def statistics(self, X: Any) -> np.ndarray:
-        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-        return np.hstack([np.ones((dense.shape[0], 1)), dense])
+    def leading_columns(self, X: Any) -> list[np.ndarray]:
+        return [np.ones(X.shape[0])]
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledBernoulli:
         counts = np.full(self.n_features, total[0])
@@ -169,14 +152,16 @@ class Bernoulli(Family):
         rows = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
         return np.asarray(rows @ (log_one - log_zero).T) + log_zero.sum(axis=1)
 
+    def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
+        count, ones = statistics[:, :1], statistics[:, 1:]
+        log_zero = digamma(self.b + count - ones) - digamma(self.a + self.b + count)
+        log_odds = digamma(self.a + ones) - digamma(self.b + count - ones)
+        return np.hstack([log_zero.sum(axis=1, keepdims=True), log_odds])
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        return {"probabilities": (self.a + statistics[:, 1:]) / (self.a + self.b + statistics[:, :1])}
+
     # Unconstrained parameters: log a (d), log b (d).
-
-    def free_parameters(self) -> np.ndarray:
-        return np.log(np.concatenate([self.a, self.b]))
-
-    def with_free_parameters(self, theta: np.ndarray) -> Self:
-        d = self.n_features
-        return type(self)(np.exp(theta[:d]), np.exp(theta[d:]))
 
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
         count, ones = statistics[:, :1], statistics[:, 1:]

@@ -1,13 +1,11 @@
 """Gaussian clusters with full covariance: the normal-inverse-Wishart family.
 
-x ~ N(mu, Sigma), mu | Sigma ~ N(mean, Sigma / strength), Sigma ~ InverseWishart(scale, dof), E[Sigma] = scale/(dof-d-1).
-([LC15] writes W(Lambda | Psi^-1, nu) for the precision; its Psi and nu are our scale and dof.)
+x ~ N(mu, Sigma), mu | Sigma ~ N(mean, Sigma / strength), Sigma ~ InverseWishart(scale, dof), whose mean is
+scale / (dof - d - 1). ([LC15] writes W(Lambda | Psi^-1, nu) for the precision; its Psi and nu are our scale and dof.)
 
-Statistics of a row, with z = (x - origin) / unit: [1, z (d), z_a z_b for a <= b (d(d+1)/2)], see `gaussian_diag` for why.
-The compiled kernels are in `gaussian_kernels`.
+Statistics of a row, with z = (x - origin) / unit: [1, z (d), z_a z_b for a <= b (d(d+1)/2)], see `standard_units` for
+why. The compiled kernels are in `gaussian_kernels`.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -18,15 +16,17 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.families.base import Moments, require_positive
 from dtree.core.families.gaussian_kernels import CompiledGaussian, log_multigamma
-from dtree.core.tables import MAX_TABLE_ENTRIES
+from dtree.core.families.standard_units import StandardUnits
+from dtree.core.tables import counts_of_table
 
 _LOG_PI = math.log(math.pi)
+_LOG_2PI = math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Gaussian(Family):
+class Gaussian(StandardUnits):
     """Normal-inverse-Wishart family, one full covariance matrix per cluster.
 
     Parameters
@@ -61,40 +61,16 @@ class Gaussian(Family):
         require_positive(np.diag(scale), "the diagonal of scale")
         if not (math.isfinite(self.dof) and self.dof > d - 1):
             raise ValueError(f"dof must be above the number of features less one ({d - 1}), got {self.dof}")
-        unit = np.sqrt(np.diag(scale) / max(self.dof - d - 1.0, 1.0)) if self.unit is None else self.unit
-        mean = feature_vector(self.mean, d, "mean")
-        values = {
-            "mean": mean,
-            "strength": float(self.strength),
-            "dof": float(self.dof),
-            "scale": 0.5 * (scale + scale.T),
-            "origin": feature_vector(mean if self.origin is None else self.origin, d, "origin"),
-            "unit": feature_vector(unit, d, "unit"),
-        }
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        unit = np.sqrt(np.diag(scale) / max(self.dof - d - 1.0, 1.0))
+        scale = 0.5 * (scale + scale.T)
+        self._set(d, strength=float(self.strength), dof=float(self.dof), scale=scale, unit=unit)
         try:
             cholesky(self._scale_in_units())
         except np.linalg.LinAlgError:
             raise ValueError("scale must be positive definite; add a small multiple of the identity to it") from None
 
-    @property
-    def n_features(self) -> int:
-        return self.mean.shape[0]
-
-    def parameters(self) -> dict[str, Any]:
-        names = ("mean", "strength", "dof", "scale", "origin", "unit")
-        return {name: getattr(self, name) for name in names}
-
     def _scale_in_units(self) -> np.ndarray:
         return self.scale / np.outer(self.unit, self.unit)
-
-    def _mean_in_units(self) -> np.ndarray:
-        return (self.mean - self.origin) / self.unit
-
-    def anchored(self, moments: Moments) -> Self:
-        unit = np.where(moments.variance > 0, np.sqrt(moments.variance), self.unit)
-        return type(self)(self.mean, self.strength, self.dof, self.scale, moments.mean, unit)
 
     @classmethod
     def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
@@ -121,18 +97,16 @@ class Gaussian(Family):
             raise ValueError("the data's covariance is singular, so the paper's prior does not exist for them")
         return cls(X.mean(axis=0), 0.1, d + 6.0, covariance / math.exp((math.log(10.0) + log_det) / d))
 
-    def statistics(self, X: Any) -> np.ndarray:
-        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
-        a, b = np.triu_indices(z.shape[1])
-        return np.hstack([np.ones((z.shape[0], 1)), z, z[:, a] * z[:, b]])
+    def _squares(self, statistics: np.ndarray) -> np.ndarray:
+        a, b = np.triu_indices(self.n_features)
+        return statistics[:, 1 + self.n_features :][:, a == b]
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledGaussian:
         d = self.n_features
         mean, scale = self._mean_in_units(), self._scale_in_units()
         log_jacobian = float(-np.log(self.unit).sum())
         constant = 0.5 * self.dof * _log_det(scale) - log_multigamma(0.5 * self.dof, d)
-        entries = int(total[0] / coarsening + 0.5) + 1
-        counts = coarsening * np.arange(entries if entries <= MAX_TABLE_ENTRIES else 0)
+        counts = counts_of_table(total[0], coarsening)
         terms = constant + 0.5 * d * np.log(self.strength / (self.strength + counts))
         half_dof = 0.5 * (self.dof + counts)
         terms += 0.25 * d * (d - 1) * _LOG_PI + sum(gammaln(half_dof - 0.5 * j) for j in range(d))
@@ -149,17 +123,22 @@ class Gaussian(Family):
             per_count=1.0 / coarsening,
         )
 
-    def posterior(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """strength (k,), dof (k,), mean (k, d), scale (k, d, d) of each cluster, in standard units."""
-        statistics = np.atleast_2d(statistics)
+    def _second(self, statistics: np.ndarray) -> np.ndarray:
+        """Sums of products (k, d, d) in statistics (k, s)."""
         d = self.n_features
         a, b = np.triu_indices(d)
         second = np.empty((statistics.shape[0], d, d))
         second[:, a, b] = second[:, b, a] = statistics[:, 1 + d :]
+        return second
+
+    def posterior(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """strength (k,), dof (k,), mean (k, d), scale (k, d, d) of each cluster, in standard units."""
+        statistics = np.atleast_2d(statistics)
+        d = self.n_features
         prior_mean = self._mean_in_units()
         strength = self.strength + statistics[:, 0]
         mean = (statistics[:, 1 : 1 + d] + self.strength * prior_mean) / strength[:, None]
-        scale = self._scale_in_units() + self.strength * np.outer(prior_mean, prior_mean) + second
+        scale = self._scale_in_units() + self.strength * np.outer(prior_mean, prior_mean) + self._second(statistics)
         scale -= strength[:, None, None] * mean[:, :, None] * mean[:, None, :]
         return strength, self.dof + statistics[:, 0], mean, scale
 
@@ -167,7 +146,7 @@ class Gaussian(Family):
         """Multivariate Student t densities (n, k)."""
         strength, dof, mean, scale = self.posterior(statistics)
         d = self.n_features
-        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
+        z = self.points(X)
         shrink = strength / (strength + 1.0)
         out = np.empty((z.shape[0], mean.shape[0]))
         for k in range(mean.shape[0]):
@@ -178,6 +157,33 @@ class Gaussian(Family):
             constant += 0.5 * d * (math.log(shrink[k]) - _LOG_PI) - np.log(np.diag(factor)).sum()
             out[:, k] = constant - 0.5 * (dof[k] + 1.0) * np.log1p(distance)
         return out
+
+    def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
+        strength, dof, mean, scale = self.posterior(statistics)
+        d = self.n_features
+        try:
+            factor = np.linalg.cholesky(scale)
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "a component's posterior scale matrix is not positive definite in double precision: the family's scale "
+                "is too small for the spread of these data; give a larger one or rescale the features"
+            ) from None
+        log_det = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        precision = dof[:, None, None] * np.linalg.inv(scale)
+        pushed = np.einsum("kab,kb->ka", precision, mean)
+        log_det_precision = digamma(0.5 * (dof[:, None] - np.arange(d))).sum(axis=1) + d * math.log(2.0) - log_det
+        constant = 0.5 * (log_det_precision - d * _LOG_2PI - d / strength - np.einsum("ka,ka->k", pushed, mean))
+        a, b = np.triu_indices(d)
+        quadratic = -0.5 * (precision[:, a, b] + precision[:, b, a]) * np.where(a == b, 0.5, 1.0)
+        return np.hstack([(constant - np.log(self.unit).sum())[:, None], pushed, quadratic])
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        strength, dof, mean, scale = self.posterior(statistics)
+        scale = scale * np.outer(self.unit, self.unit)
+        above = dof - self.n_features - 1.0
+        expected = scale / np.where(above > 0, above, np.nan)[:, None, None]  # the inverse Wishart has no mean there
+        means = self.origin + self.unit * mean
+        return {"means": means, "covariances": expected, "strengths": strength, "dofs": dof}
 
     def refined(self, statistics: np.ndarray, weights: np.ndarray) -> Self:
         """One step of expectation maximisation over mean, strength and scale, then dof by a line search.
@@ -196,9 +202,8 @@ class Gaussian(Family):
         precision_sum = np.einsum("k,kab->ab", weights, precision)
         centre = np.linalg.solve(precision_sum, np.einsum("k,kab,kb->a", weights, precision, mean))
         spread = weights @ (np.einsum("ka,kab,kb->k", mean - centre, precision, mean - centre) + d / strength)
-        new_scale = _above_share(
-            self.dof * weights.sum() * np.linalg.inv(precision_sum), self._covariance(total), self.dof
-        )
+        best_scale = self.dof * weights.sum() * np.linalg.inv(precision_sum)
+        new_scale = _above_share(best_scale, self._covariance(total), self.dof)
         to_units = np.outer(self.unit, self.unit)
 
         def at(log_excess: float) -> Any:
@@ -219,15 +224,11 @@ class Gaussian(Family):
 
     def _covariance(self, total: np.ndarray) -> np.ndarray:
         """Covariance (d, d) in standard units of all rows summed in `total` (s,)."""
-        d = self.n_features
-        second = np.empty((d, d))
-        a, b = np.triu_indices(d)
-        second[a, b] = second[b, a] = total[1 + d :]
-        mean = total[1 : 1 + d] / total[0]
-        return second / total[0] - np.outer(mean, mean)
+        mean = total[1 : 1 + self.n_features] / total[0]
+        return self._second(total[None])[0] / total[0] - np.outer(mean, mean)
 
-    # Unconstrained parameters: mean in standard units (d), log strength, log(dof - d + 1), and the lower Cholesky factor
-    # of the scale in standard units, row by row, its diagonal in logs (d(d+1)/2).
+    # Unconstrained parameters: mean in standard units (d), log strength, log(dof - d + 1), and the lower Cholesky
+    # factor of the scale in standard units, row by row, its diagonal in logs (d(d+1)/2).
 
     def free_parameters(self) -> np.ndarray:
         d = self.n_features

@@ -2,12 +2,8 @@
 
 x_j ~ N(mu_j, v_j), mu_j | v_j ~ N(mean_j, v_j / strength), v_j ~ InverseGamma(shape_j, rate_j).
 
-Statistics of a row, with z = (x - origin) / unit: [1, z (d), z**2 (d)]. Taking them about an origin inside the data and in
-the data's own units keeps second moments from cancelling and products of variances from overflowing, whatever units the
-rows come in; the change of variables adds -log(unit) per row.
+Statistics of a row, with z = (x - origin) / unit: [1, z (d), z**2 (d)]; `standard_units` says why.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -16,9 +12,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.families.base import Moments, feature_vector, require_positive
+from dtree.core.families.standard_units import StandardUnits
 from dtree.core.jit import kernel
-from dtree.core.tables import MAX_TABLE_ENTRIES, table_index
+from dtree.core.tables import counts_of_table, table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_merged
 
 _LOG_2PI = math.log(2.0 * math.pi)
@@ -63,20 +60,13 @@ def _log_marginal(family, statistics):
     count = statistics[0]
     half_inverse = 0.5 / (family.strength + count)
     total = _count_term(family, count)
-    if family.same_shape:
-        exponent = family.shape[0] + 0.5 * count
-        product = 1.0
-        for j in range(d):
-            pulled = statistics[1 + j] + family.pull[j]
-            product *= family.rate_base[j] + 0.5 * statistics[1 + d + j] - half_inverse * pulled * pulled
-            if j % _FEATURES_PER_LOG == _FEATURES_PER_LOG - 1:
-                total -= exponent * math.log(product)
-                product = 1.0
-        return total - exponent * math.log(product)
+    product = 1.0
     for j in range(d):
         pulled = statistics[1 + j] + family.pull[j]
-        rate = family.rate_base[j] + 0.5 * statistics[1 + d + j] - half_inverse * pulled * pulled
-        total -= (family.shape[j] + 0.5 * count) * math.log(rate)
+        product *= family.rate_base[j] + 0.5 * statistics[1 + d + j] - half_inverse * pulled * pulled
+        if not family.same_shape or j % _FEATURES_PER_LOG == _FEATURES_PER_LOG - 1 or j == d - 1:
+            total -= (family.shape[j] + 0.5 * count) * math.log(product)
+            product = 1.0
     return total
 
 
@@ -109,7 +99,7 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiagonalGaussian(Family):
+class DiagonalGaussian(StandardUnits):
     """Normal-inverse-gamma family, one independent Gaussian per feature.
 
     Parameters
@@ -134,36 +124,13 @@ class DiagonalGaussian(Family):
     name: ClassVar[str] = "gaussian-diag"
 
     def __post_init__(self) -> None:
-        mean = np.atleast_1d(np.asarray(self.mean, dtype=np.float64))
-        d = max(mean.shape[0], np.size(self.shape), np.size(self.rate))
-        mean = feature_vector(mean, d, "mean")
+        d = max(np.size(self.mean), np.size(self.shape), np.size(self.rate))
         shape, rate = feature_vector(self.shape, d, "shape"), feature_vector(self.rate, d, "rate")
         require_positive(self.strength, "strength")
         require_positive(shape, "shape")
         require_positive(rate, "rate")
-        unit = np.sqrt(rate / np.maximum(shape - 1.0, 0.5)) if self.unit is None else self.unit
-        values = {
-            "mean": mean,
-            "strength": float(self.strength),
-            "shape": shape,
-            "rate": rate,
-            "origin": feature_vector(mean if self.origin is None else self.origin, d, "origin"),
-            "unit": feature_vector(unit, d, "unit"),
-        }
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
-
-    @property
-    def n_features(self) -> int:
-        return self.mean.shape[0]
-
-    def parameters(self) -> dict[str, Any]:
-        names = ("mean", "strength", "shape", "rate", "origin", "unit")
-        return {name: getattr(self, name) for name in names}
-
-    def anchored(self, moments: Moments) -> Self:
-        unit = np.where(moments.variance > 0, np.sqrt(moments.variance), self.unit)
-        return type(self)(self.mean, self.strength, self.shape, self.rate, moments.mean, unit)
+        unit = np.sqrt(rate / np.maximum(shape - 1.0, 0.5))
+        self._set(d, strength=float(self.strength), shape=shape, rate=rate, unit=unit)
 
     @classmethod
     def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
@@ -172,18 +139,16 @@ class DiagonalGaussian(Family):
         rate = share * (shape - 1.0) * variance
         return cls(moments.mean, share / (1.0 - share), shape, rate, moments.mean, np.sqrt(variance))
 
-    def statistics(self, X: Any) -> np.ndarray:
-        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
-        return np.hstack([np.ones((z.shape[0], 1)), z, z * z])
+    def _squares(self, statistics: np.ndarray) -> np.ndarray:
+        return statistics[:, 1 + self.n_features :]
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledDiagonalGaussian:
         d = self.n_features
-        mean = (self.mean - self.origin) / self.unit
+        mean = self._mean_in_units()
         rate = self.rate / self.unit**2
         constant = float(np.sum(self.shape * np.log(rate) - gammaln(self.shape)))
         log_jacobian = float(-np.log(self.unit).sum())
-        entries = int(total[0] / coarsening + 0.5) + 1
-        counts = coarsening * np.arange(entries if entries <= MAX_TABLE_ENTRIES else 0)
+        counts = counts_of_table(total[0], coarsening)
         terms = constant + 0.5 * d * np.log(self.strength / (self.strength + counts))
         for shape, features in zip(*np.unique(self.shape, return_counts=True), strict=True):
             terms += features * gammaln(shape + 0.5 * counts)
@@ -200,19 +165,19 @@ class DiagonalGaussian(Family):
             per_count=1.0 / coarsening,
         )
 
-    def _posterior(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def posterior(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """count (k, 1), and posterior mean, shape, rate (k, d) in standard units."""
         d = self.n_features
         count, sums, squares = statistics[:, :1], statistics[:, 1 : 1 + d], statistics[:, 1 + d :]
-        prior_mean = (self.mean - self.origin) / self.unit
+        prior_mean = self._mean_in_units()
         mean = (sums + self.strength * prior_mean) / (self.strength + count)
         within = squares + self.strength * prior_mean**2 - (self.strength + count) * mean**2
         return count, mean, self.shape + 0.5 * count, self.rate / self.unit**2 + 0.5 * within
 
     def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
         """Product of Student t densities (n, k)."""
-        count, mean, shape, rate = self._posterior(np.atleast_2d(statistics))
-        z = (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
+        count, mean, shape, rate = self.posterior(np.atleast_2d(statistics))
+        z = self.points(X)
         strength = self.strength + count
         scale = 2.0 * rate * (strength + 1.0) / strength
         constant = (gammaln(shape + 0.5) - gammaln(shape) - 0.5 * np.log(np.pi * scale) - np.log(self.unit)).sum(axis=1)
@@ -221,10 +186,23 @@ class DiagonalGaussian(Family):
             out[:, k] = constant[k] - np.log1p((z - mean[k]) ** 2 / scale[k]) @ (shape[k] + 0.5)
         return out
 
+    def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
+        count, mean, shape, rate = self.posterior(statistics)
+        precision = shape / rate
+        constant = digamma(shape) - np.log(rate) - _LOG_2PI - 1.0 / (self.strength + count) - precision * mean**2
+        constant = (0.5 * constant - np.log(self.unit)).sum(axis=1, keepdims=True)
+        return np.hstack([constant, precision * mean, -0.5 * precision])
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        count, mean, shape, rate = self.posterior(statistics)
+        variance = rate / np.where(shape > 1.0, shape - 1.0, np.nan) * self.unit**2  # no mean where shape <= 1
+        means = self.origin + self.unit * mean
+        return {"means": means, "variances": variance, "strengths": self.strength + count[:, 0]}
+
     # Unconstrained parameters: mean in standard units (d), log strength, log shape (d), log rate (d).
 
     def free_parameters(self) -> np.ndarray:
-        mean = (self.mean - self.origin) / self.unit
+        mean = self._mean_in_units()
         return np.concatenate([mean, [math.log(self.strength)], np.log(self.shape), np.log(self.rate / self.unit**2)])
 
     def with_free_parameters(self, theta: np.ndarray) -> Self:
@@ -234,8 +212,8 @@ class DiagonalGaussian(Family):
         return type(self)(mean, strength, shape, np.exp(theta[2 * d + 1 :]) * self.unit**2, self.origin, self.unit)
 
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        count, mean, shape, rate = self._posterior(statistics)
-        prior_mean = (self.mean - self.origin) / self.unit
+        count, mean, shape, rate = self.posterior(statistics)
+        prior_mean = self._mean_in_units()
         prior_rate = self.rate / self.unit**2
         precision = shape / rate
         off = prior_mean - mean
@@ -243,11 +221,5 @@ class DiagonalGaussian(Family):
         by_strength = (0.5 / self.strength - 0.5 / (self.strength + count) - 0.5 * precision * off**2).sum(axis=1)
         by_shape = np.log(prior_rate) - digamma(self.shape) + digamma(shape) - np.log(rate)
         by_rate = self.shape / prior_rate - precision
-        return np.concatenate(
-            [
-                weights @ by_mean,
-                [self.strength * (weights @ by_strength)],
-                self.shape * (weights @ by_shape),
-                prior_rate * (weights @ by_rate),
-            ]
-        )
+        by_logs = [self.strength * (weights @ by_strength)], self.shape * (weights @ by_shape)
+        return np.concatenate([weights @ by_mean, *by_logs, prior_rate * (weights @ by_rate)])

@@ -1,11 +1,9 @@
 """Compiled log marginals of the full Gaussian family.
 
-The work is log det of the posterior scale matrix of each cluster. Scores of one atom with many are done `_LANES` at a time,
-the same elimination step for all lanes in the innermost loop, so that the processor's vector units work on several
-matrices at once; merging with a single point needs no factorisation of its own.
+The work is log det of the posterior scale matrix of each cluster. Scores of one atom with many are done `_LANES` at a
+time, the same elimination step for all lanes in the innermost loop, so that the processor's vector units work on
+several matrices at once; merging with a single point needs no factorisation of its own.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -54,20 +52,29 @@ def _count_term(family, count):
     return total + count * (family.log_jacobian - 0.5 * d * _LOG_PI)
 
 
-@implements(log_marginal, CompiledGaussian)
 @kernel
-def _log_marginal(family, statistics):
+def _posterior_scale(family, statistics):
+    """The posterior scale matrix (d, d), both triangles."""
     d = family.pull.shape[0]
-    count = statistics[0]
-    inverse = 1.0 / (family.strength + count)
-    matrix = np.empty((d, d))  # upper triangle, eliminated in place
+    matrix = np.empty((d, d))
+    inverse = 1.0 / (family.strength + statistics[0])
     position = 0
     for a in range(d):
         pulled = (statistics[1 + a] + family.pull[a]) * inverse
         for b in range(a, d):
             second = family.scale_base[position] + statistics[1 + d + position]
             matrix[a, b] = second - pulled * (statistics[1 + b] + family.pull[b])
+            matrix[b, a] = matrix[a, b]
             position += 1
+    return matrix
+
+
+@implements(log_marginal, CompiledGaussian)
+@kernel
+def _log_marginal(family, statistics):
+    d = family.pull.shape[0]
+    count = statistics[0]
+    matrix = _posterior_scale(family, statistics)  # its upper triangle is eliminated in place
     log_det = 0.0
     product = 1.0
     for a in range(d):
@@ -85,17 +92,10 @@ def _log_marginal(family, statistics):
 
 
 @kernel
-def _posterior_factor(family, row, factor):
-    """Fill the lower Cholesky factor of the row's posterior scale with inverted diagonal; returns its log det."""
-    d = family.pull.shape[0]
-    inverse = 1.0 / (family.strength + row[0])
-    position = 0
-    for a in range(d):
-        pulled = (row[1 + a] + family.pull[a]) * inverse
-        for b in range(a, d):
-            second = family.scale_base[position] + row[1 + d + position]
-            factor[b, a] = second - pulled * (row[1 + b] + family.pull[b])
-            position += 1
+def _posterior_factor(family, row):
+    """The lower Cholesky factor (d, d) of the row's posterior scale with inverted diagonal, and the scale's log det."""
+    factor = _posterior_scale(family, row)
+    d = factor.shape[0]
     log_det = 0.0
     for a in range(d):
         for b in range(a):
@@ -106,19 +106,18 @@ def _posterior_factor(family, row, factor):
             for b in range(a):
                 factor[c, a] -= factor[c, b] * factor[a, b]
             factor[c, a] *= factor[a, a]
-    return log_det
+    return factor, log_det
 
 
 @kernel
 def _merge_points(family, columns, row, points, out):
     """Scores of `row` with columns that hold one point each.
 
-    A point changes the row's posterior scale by a matrix of rank one, so its determinant follows from the distance of the
-    point to the row's mean in the row's own metric: d^2/2 steps instead of a factorisation.
+    A point changes the row's posterior scale by a matrix of rank one, so its determinant follows from the distance of
+    the point to the row's mean in the row's own metric: d^2/2 steps instead of a factorisation.
     """
     d = family.pull.shape[0]
-    factor = np.empty((d, d))
-    log_det = _posterior_factor(family, row, factor)
+    factor, log_det = _posterior_factor(family, row)
     strength = family.strength + row[0]
     centre = np.empty(d)
     for a in range(d):

@@ -6,8 +6,6 @@ vector, without it that of the word sequence; the two differ by a constant of th
 Statistics of a row: [1, log coefficient, N_x, x (v)].
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -15,7 +13,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.families.base import Moments, feature_vector, require_positive
+from dtree.core.families.counts import Counts, row_sums
+from dtree.core.families.profile import Profile, as_it_is
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_joined, log_marginal_merged, log_marginal_pair
@@ -65,12 +65,12 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
 
 @kernel
 def _add_shared_word(words, v, own, alone, counts, out):
-    """out[k] += what a word adds to the union of a row that has it `own` times and one that has it counts[k] times, less
-    what it adds to each alone."""
+    """out[k] += what a word adds to the union of a row that has it `own` times and one that has it counts[k] times,
+    less what it adds to each alone."""
     table, first = words.values, words.start[v]
     own_index = table_index(own, words.per_count, words.length[v])
     if words.per_count == 1.0 and own_index >= 0:
-        # Whole numbers: a lookup for every k, also where the count is 0 and nothing comes of it, is quicker than asking.
+        # Whole numbers: a lookup for every k, also where the count is 0 and nothing comes of it, beats asking.
         most = words.length[v] - 1 - own_index
         for k in range(out.shape[0]):
             index = int(counts[k])
@@ -89,8 +89,8 @@ def _add_shared_word(words, v, own, alone, counts, out):
 @implements(log_marginal_joined, CompiledMultinomial)
 @kernel
 def _log_marginal_joined(family, columns, log_own, row, start, stop, out):
-    # A word that the row does not use adds what it adds to the column alone, and one that the column does not use what it
-    # adds to the row alone, so only words that both use are looked up.
+    # A word that the row does not use adds what it adds to the column alone, and one that the column does not use what
+    # it adds to the row alone, so only words that both use are looked up.
     constant = row[1]
     for k in range(start, stop):
         out[k] = log_own[k] + math.lgamma(family.concentration_total + columns[2, k])
@@ -121,7 +121,7 @@ def _log_marginal_pair(family, a, log_a, b, scratch):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Multinomial(Family):
+class Multinomial(Counts):
     """Dirichlet-multinomial family for rows of word counts.
 
     Parameters
@@ -138,20 +138,12 @@ class Multinomial(Family):
 
     name: ClassVar[str] = "multinomial"
     value_kind: ClassVar[str] = "count"
-    accepts_sparse: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         concentration = feature_vector(self.concentration, None, "concentration")
         require_positive(concentration, "concentration")
         object.__setattr__(self, "concentration", concentration)
         object.__setattr__(self, "coefficient", bool(self.coefficient))
-
-    @property
-    def n_features(self) -> int:
-        return self.concentration.shape[0]
-
-    def parameters(self) -> dict[str, Any]:
-        return {"concentration": self.concentration, "coefficient": self.coefficient}
 
     @classmethod
     def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
@@ -160,18 +152,30 @@ class Multinomial(Family):
         frequency /= frequency.sum()
         return cls(share / (1.0 - share) * frequency)
 
-    def statistics(self, X: Any) -> np.ndarray:
-        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-        total = dense.sum(axis=1)
-        log_coefficient = np.zeros(dense.shape[0])
+    def leading_columns(self, X: Any) -> list[np.ndarray]:
+        total = row_sums(X)
+        log_coefficient = np.zeros(X.shape[0])
         if self.coefficient:
-            log_coefficient = gammaln(total + 1.0) - gammaln(dense + 1.0).sum(axis=1)
-        return np.hstack([np.ones((dense.shape[0], 1)), log_coefficient[:, None], total[:, None], dense])
+            log_coefficient = gammaln(total + 1.0) - row_sums(X, lambda x: gammaln(x + 1.0))
+        return [np.ones(X.shape[0]), log_coefficient, total]
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledMultinomial:
         concentration_total = float(self.concentration.sum())
         words = log_gamma_table(self.concentration, total[FIRST_WORD:], coarsening)
         return CompiledMultinomial(words, concentration_total, math.lgamma(concentration_total))
+
+    def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
+        fixed = np.tile([0.0, 1.0], (statistics.shape[0], 1))
+        log_total = digamma(self.concentration.sum() + statistics[:, 2:3])
+        return np.hstack([fixed, -log_total, digamma(self.concentration + statistics[:, FIRST_WORD:])])
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        weight = self.concentration + statistics[:, FIRST_WORD:]
+        return {"probabilities": weight / weight.sum(axis=1, keepdims=True)}
+
+    def profile(self, statistics: np.ndarray) -> Profile:
+        """Shares of all words."""
+        return as_it_is("token", statistics[:, FIRST_WORD:], statistics[:, 2])
 
     # Unconstrained parameters: log concentration (v).
 

@@ -3,8 +3,6 @@
 x_j ~ Poisson(l_j), l_j ~ Gamma(shape_j, rate_j). Statistics of a row: [1, -sum_j log x_j!, x (d)].
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -12,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Family, Moments, feature_vector, require_positive
+from dtree.core.families.base import Moments
+from dtree.core.families.counts import CountsPerFeature, row_sums
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table
 from dtree.core.verbs import implements, log_marginal
@@ -42,7 +41,7 @@ def _log_marginal(family, statistics):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Poisson(Family):
+class Poisson(CountsPerFeature):
     """Gamma-Poisson family for rows of counts.
 
     Parameters
@@ -58,21 +57,6 @@ class Poisson(Family):
 
     name: ClassVar[str] = "poisson"
     value_kind: ClassVar[str] = "count"
-    accepts_sparse: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        d = max(np.size(self.shape), np.size(self.rate))
-        for key in ("shape", "rate"):
-            vector = feature_vector(getattr(self, key), d, key)
-            require_positive(vector, key)
-            object.__setattr__(self, key, vector)
-
-    @property
-    def n_features(self) -> int:
-        return self.shape.shape[0]
-
-    def parameters(self) -> dict[str, Any]:
-        return {"shape": self.shape, "rate": self.rate}
 
     @classmethod
     def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
@@ -82,10 +66,8 @@ class Poisson(Family):
         rate = np.full(mean.shape, share / (1.0 - share))
         return cls(mean * rate, rate)
 
-    def statistics(self, X: Any) -> np.ndarray:
-        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-        log_base = -gammaln(dense + 1.0).sum(axis=1)
-        return np.hstack([np.ones((dense.shape[0], 1)), log_base[:, None], dense])
+    def leading_columns(self, X: Any) -> list[np.ndarray]:
+        return [np.ones(X.shape[0]), -row_sums(X, lambda x: gammaln(x + 1.0))]
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledPoisson:
         same_rate = bool(np.all(self.rate == self.rate[0]))
@@ -93,14 +75,15 @@ class Poisson(Family):
             log_gamma_table(self.shape, total[2:], coarsening), self.rate, np.log(self.rate), same_rate
         )
 
+    def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
+        shape, rate = self.shape + statistics[:, 2:], self.rate + statistics[:, :1]
+        expected = -(shape / rate).sum(axis=1, keepdims=True)
+        return np.hstack([expected, np.ones_like(expected), digamma(shape) - np.log(rate)])
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        return {"intensities": (self.shape + statistics[:, 2:]) / (self.rate + statistics[:, :1])}
+
     # Unconstrained parameters: log shape (d), log rate (d).
-
-    def free_parameters(self) -> np.ndarray:
-        return np.log(np.concatenate([self.shape, self.rate]))
-
-    def with_free_parameters(self, theta: np.ndarray) -> Self:
-        d = self.n_features
-        return type(self)(np.exp(theta[:d]), np.exp(theta[d:]))
 
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
         count, sums = statistics[:, :1], statistics[:, 2:]

@@ -4,35 +4,15 @@ Given the auxiliary variable u of normalised random measures, kappa(n, u) = alph
 psi(u) = alpha log(1+u); the posterior over partitions does not depend on u, so it is integrated out unless given.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from dtree.core.families.base import require_positive
-from dtree.core.jit import kernel
-from dtree.core.priors.base import Prior
-from dtree.core.tables import MAX_TABLE_ENTRIES, table_index
-from dtree.core.verbs import implements, log_kappa
-
-
-class CompiledDirichletProcess(NamedTuple):
-    log_alpha: float
-    log_tilt: float  # log(1 + u), or 0 when u is integrated out
-    table: np.ndarray  # log kappa by count; entry 0 is unused
-
-
-@implements(log_kappa, CompiledDirichletProcess)
-@kernel
-def _log_kappa(prior, count):
-    index = table_index(count, 1.0, prior.table.shape[0])
-    if index > 0:
-        return prior.table[index]
-    return prior.log_alpha + math.lgamma(count) - count * prior.log_tilt
+from dtree.core.priors.base import CompiledKappa, Prior
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,9 +33,6 @@ class DirichletProcess(Prior):
         if self.u is not None:
             require_positive(self.u, "u")
 
-    def parameters(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "u": self.u}
-
     def _log_tilt(self) -> float:
         return 0.0 if self.u is None else math.log1p(self.u)
 
@@ -72,11 +49,8 @@ class DirichletProcess(Prior):
             return float(gammaln(self.alpha) - gammaln(count + self.alpha))
         return float((count - 1.0) * math.log(self.u) - self.psi(self.u) - gammaln(count))
 
-    def compile(self, total_count: float) -> CompiledDirichletProcess:
-        entries = int(total_count + 0.5) + 1
-        table = np.zeros(entries if entries <= MAX_TABLE_ENTRIES else 0)
-        table[1:] = self.log_kappa(np.arange(1, table.shape[0]))
-        return CompiledDirichletProcess(math.log(self.alpha), self._log_tilt(), table)
+    def compile(self, total_count: float) -> CompiledKappa:
+        return CompiledKappa(math.log(self.alpha), 0.0, self._log_tilt(), self.kappa_table(total_count))
 
     def free_parameters(self) -> np.ndarray:
         return np.array([math.log(self.alpha)])

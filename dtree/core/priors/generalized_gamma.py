@@ -1,40 +1,19 @@
 """The normalised generalised gamma process given its auxiliary variable u (NGGP).
 
 kappa(n, u) = alpha sigma Gamma(n - sigma) / Gamma(1 - sigma) (1 + u)^(sigma - n), psi(u) = alpha ((1 + u)^sigma - 1).
-The Dirichlet process is the limit sigma -> 0 with alpha sigma held fixed. Joint: u^(n-1) e^-psi(u) / Gamma(n) prod kappa p.
+The Dirichlet process is the limit sigma -> 0 with alpha sigma held fixed.
+Joint: u^(n-1) e^-psi(u) / Gamma(n) prod kappa p.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import digamma, expit, gammaln, logit
 
 from dtree.core.families.base import require_positive
-from dtree.core.jit import kernel
-from dtree.core.priors.base import Prior
-from dtree.core.tables import MAX_TABLE_ENTRIES, table_index
-from dtree.core.verbs import implements, log_kappa
-
-
-class CompiledGeneralizedGamma(NamedTuple):
-    log_front: float  # log(alpha sigma / Gamma(1 - sigma))
-    sigma: float
-    log_tilt: float  # log(1 + u)
-    table: np.ndarray  # log kappa by count; entry 0 is unused
-
-
-@implements(log_kappa, CompiledGeneralizedGamma)
-@kernel
-def _log_kappa(prior, count):
-    index = table_index(count, 1.0, prior.table.shape[0])
-    if index > 0:
-        return prior.table[index]
-    shifted = count - prior.sigma
-    return prior.log_front + math.lgamma(shifted) - shifted * prior.log_tilt
+from dtree.core.priors.base import CompiledKappa, Prior
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,10 +36,8 @@ class GeneralizedGamma(Prior):
         if not 0.0 < self.sigma < 1.0:
             raise ValueError(f"sigma must lie between 0 and 1, got {self.sigma}")
 
-    def parameters(self) -> dict[str, Any]:
-        return {"alpha": self.alpha, "sigma": self.sigma, "u": self.u}
-
     def _log_front(self) -> float:
+        """log(alpha sigma / Gamma(1 - sigma))."""
         return math.log(self.alpha * self.sigma) - math.lgamma(1.0 - self.sigma)
 
     def log_kappa(self, count: Any) -> np.ndarray:
@@ -74,11 +51,8 @@ class GeneralizedGamma(Prior):
     def log_normaliser(self, count: float) -> float:
         return float((count - 1.0) * math.log(self.u) - self.psi(self.u) - gammaln(count))
 
-    def compile(self, total_count: float) -> CompiledGeneralizedGamma:
-        entries = int(total_count + 0.5) + 1
-        table = np.zeros(entries if entries <= MAX_TABLE_ENTRIES else 0)
-        table[1:] = self.log_kappa(np.arange(1, table.shape[0]))
-        return CompiledGeneralizedGamma(self._log_front(), self.sigma, math.log1p(self.u), table)
+    def compile(self, total_count: float) -> CompiledKappa:
+        return CompiledKappa(self._log_front(), self.sigma, math.log1p(self.u), self.kappa_table(total_count))
 
     # Unconstrained parameters: log alpha, logit sigma, log u.
 
@@ -93,13 +67,8 @@ class GeneralizedGamma(Prior):
         shifted = counts - self.sigma
         by_sigma = 1.0 / self.sigma + digamma(1.0 - self.sigma) - digamma(shifted) + math.log1p(self.u)
         by_u = -shifted / (1.0 + self.u)
-        return np.array(
-            [
-                weights.sum(),
-                self.sigma * (1.0 - self.sigma) * (weights @ by_sigma),
-                self.u * (weights @ by_u),
-            ]
-        )
+        by_logit_sigma = self.sigma * (1.0 - self.sigma) * (weights @ by_sigma)
+        return np.array([weights.sum(), by_logit_sigma, self.u * (weights @ by_u)])
 
     def normaliser_gradient(self, count: float) -> np.ndarray:
         log_tilt = math.log1p(self.u)

@@ -1,10 +1,8 @@
 """Score a block of rows against frozen clusters, each family by its fastest kernel.
 
-`Scorer(model, statistics)` prepares the tables of k clusters once; `assign` and `accumulate` then take any block of rows, dense
-or sparse, and know nothing of where it came from: the same object runs in this process and on a worker.
+`Scorer(model, statistics)` prepares the tables of k clusters once; `assign` and `accumulate` then take any block of
+rows, dense or sparse, and know nothing of where it came from: the same object runs in this process and on a worker.
 """
-
-from __future__ import annotations
 
 from typing import Any, NamedTuple
 
@@ -13,10 +11,12 @@ from scipy import sparse
 
 from dtree.core.families import DiagonalGaussian, Gaussian
 from dtree.core.model import Model
-from dtree.kmeans.scoring.any_family import AtomTables, add_atoms, assign_atoms, atom_tables
+from dtree.hierarchy.statistics import add_by_label
+from dtree.kmeans.scoring.any_family import AtomTables, assign_atoms, atom_tables
 from dtree.kmeans.scoring.counts import CountTables, add_count_rows, assign_counts, count_tables, is_count_family
-from dtree.kmeans.scoring.gaussian import GaussianTables, add_gaussian_rows, assign_gaussian, gaussian_tables
-from dtree.kmeans.scoring.gaussian_diag import DiagonalTables, add_diagonal_rows, assign_diagonal, diagonal_tables
+from dtree.kmeans.scoring.gaussian import GaussianTables, assign_gaussian, gaussian_tables
+from dtree.kmeans.scoring.gaussian_diag import DiagonalTables, assign_diagonal, diagonal_tables
+from dtree.kmeans.scoring.rows import add_rows
 
 _BYTES_PER_BLOCK = 8_000_000  # of dense float64 that may be made from narrower or sparse rows at a time
 
@@ -54,7 +54,7 @@ class Scorer:
             self.tables = atom_tables(model, statistics)
 
     def assign(self, X: Any, own: np.ndarray | None = None) -> Assignment:
-        """The best cluster of every row of X (n, d); a row is taken out of its `own` (n,) cluster before it is scored."""
+        """The best cluster of every row of X (n, d); a row is first taken out of its `own` (n,) cluster."""
         n = X.shape[0]
         own = np.full(n, -1, dtype=np.int64) if own is None else np.ascontiguousarray(own, dtype=np.int64)
         result = Assignment(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_))
@@ -62,12 +62,12 @@ class Scorer:
             part = (own[start:stop], result.best[start:stop], result.unexplained[start:stop])
             if isinstance(self.tables, CountTables):
                 assign_counts(self.tables, *_csr_parts(X[start:stop]), *part)
+            elif isinstance(self.tables, AtomTables):
+                assign_atoms(self.tables, self.model.atoms(X[start:stop]), *part)
             elif isinstance(self.tables, GaussianTables):
                 assign_gaussian(self.tables, _dense(X[start:stop]), *part)
-            elif isinstance(self.tables, DiagonalTables):
-                assign_diagonal(self.tables, _dense(X[start:stop]), *part)
             else:
-                assign_atoms(self.tables, self.model.atoms(X[start:stop]), *part)
+                assign_diagonal(self.tables, _dense(X[start:stop]), *part)
         return result
 
     def accumulate(self, X: Any, labels: np.ndarray, k: int) -> np.ndarray:
@@ -78,12 +78,10 @@ class Scorer:
             part = labels[start:stop]
             if isinstance(self.tables, CountTables):
                 add_count_rows(self.tables, *_csr_parts(X[start:stop]), part, out)
-            elif isinstance(self.tables, GaussianTables):
-                add_gaussian_rows(self.tables, _dense(X[start:stop]), part, out)
-            elif isinstance(self.tables, DiagonalTables):
-                add_diagonal_rows(self.tables, _dense(X[start:stop]), part, out)
+            elif isinstance(self.tables, AtomTables):
+                add_by_label(self.model.atoms(X[start:stop]), part, out)
             else:
-                add_atoms(self.model.atoms(X[start:stop]), part, out)
+                add_rows(self.tables.rows, isinstance(self.tables, GaussianTables), _dense(X[start:stop]), part, out)
         return out
 
     def _blocks(self, X: Any) -> list[tuple[int, int]]:

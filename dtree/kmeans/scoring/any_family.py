@@ -3,8 +3,7 @@
 Atoms may carry weights (many equal rows, or whole clusters), which the fast kernels cannot.
 """
 
-from __future__ import annotations
-
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ def atom_tables(model: Model, statistics: np.ndarray) -> AtomTables:
 
 @kernel
 def assign_atoms(tables, atoms, own, best, unexplained):
-    """For each atom (n, s) the cluster it gains most in, and whether a new one would gain more; see `gaussian`."""
+    """For each atom (n, s) the best cluster, and whether a new one would gain more; see `assign_gaussian`."""
     model = tables.model
     k, s = tables.statistics.shape
     joined = np.empty(k)
@@ -49,20 +48,12 @@ def assign_atoms(tables, atoms, own, best, unexplained):
         c = own[i]
         if c >= 0:
             stay = alone
-            if tables.statistics[c, 0] - row[0] > 1e-9 * row[0]:
+            if tables.statistics[c, 0] - row[0] > 1e-9 * row[0]:  # counts are whole: anything less is rounding
                 for j in range(s):
                     rest[j] = tables.statistics[c, j] - row[j]
                 stay = tables.worth[c] - log_phi_h(model, rest)
+                stay = -np.inf if math.isnan(stay) else stay  # the statistics have lost what stays behind
             if stay >= top:
                 where, top = c, stay
         best[i] = where
         unexplained[i] = alone > top
-
-
-@kernel
-def add_atoms(atoms, labels, out):
-    """Add every atom with label c >= 0 to out[c] (k, s), in row order."""
-    for i in range(atoms.shape[0]):
-        if labels[i] >= 0:
-            for j in range(atoms.shape[1]):
-                out[labels[i], j] += atoms[i, j]

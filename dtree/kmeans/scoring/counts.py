@@ -2,15 +2,15 @@
 
 For all three the gain of a row x in a cluster is, up to a constant of the row,
 
-    base + sum over non-zeros of [rise(a_v, x_v) - x_v slope_v] - rise(A, sum x),   rise(a, x) = lgamma(a + w x) - lgamma(a)
+    base + sum over non-zeros of [rise(a_v, x_v) - x_v slope_v] - rise(A, sum x),   rise(a, x) = lgamma(a + w x) -
+    lgamma(a)
 
-with a the posterior counts of the cluster. A Bernoulli row has x in {0, 1}, so `first` = rise(a, 1) - slope is all it needs;
-only the multinomial has the last term. Dense rows are turned into sparse ones a block at a time.
+with a the posterior counts of the cluster. A Bernoulli row has x in {0, 1}, so `first` = rise(a, 1) - slope is all it
+needs; only the multinomial has the last term. Dense rows are turned into sparse ones a block at a time.
 """
 
-from __future__ import annotations
-
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +22,10 @@ from dtree.core.families.multinomial import FIRST_WORD, Multinomial
 from dtree.core.families.poisson import Poisson
 from dtree.core.jit import kernel
 from dtree.core.model import Model
+from dtree.core.removal import SMALLEST_REMAINDER
 from dtree.kmeans.scoring.kappa import kappa_gains
 
-_LONGEST_PRODUCT = 12  # rise by a product of this many factors and one log; beyond it, two lgamma
+_LONGEST_PRODUCT = 12  # rise by a product of so many factors and one log; a longer one costs more than two lgamma
 
 
 class CountTables(NamedTuple):
@@ -41,20 +42,25 @@ class CountTables(NamedTuple):
     alone: np.ndarray  # (k+1,)
     coarsening: float
     first_count: int  # the column of a statistics row where counts begin
-    total_column: int  # the column of the sum of counts, or -1
-    constant_column: int  # the column of the row's own constant, or -1
-    is_poisson: bool
-    with_coefficient: bool
+    total_column: int = -1  # the column of the sum of counts, or -1
+    constant_column: int = -1  # the column of the row's own constant, or -1
+    is_poisson: bool = False
+    with_coefficient: bool = False
 
 
 def _rise(shift: np.ndarray, by: float) -> np.ndarray:
     return gammaln(shift + by) - gammaln(shift)
 
 
+def _without(shift: np.ndarray, by: float) -> np.ndarray:
+    """`_count_without` for tables (v, k+1), whose last column is the empty cluster."""
+    rest, prior = shift - by, shift[:, -1:]
+    return np.where(rest > SMALLEST_REMAINDER * shift, rest, prior + np.maximum((shift - prior) - by, 0.0))
+
+
 def _rise_to(shift: np.ndarray, by: float) -> np.ndarray:
-    """rise from shift - by to shift, 0 where shift - by is not positive (no row of the cluster can stand there)."""
-    positive = shift - by > 0
-    return np.where(positive, gammaln(shift) - gammaln(np.where(positive, shift - by, shift)), 0.0)
+    """rise from shift - by to shift; 0 where the cluster has no row to take out."""
+    return gammaln(shift) - gammaln(_without(shift, by))
 
 
 def count_tables(model: Model, statistics: np.ndarray) -> CountTables:
@@ -64,55 +70,41 @@ def count_tables(model: Model, statistics: np.ndarray) -> CountTables:
     kappa_join, kappa_leave, alone = kappa_gains(model, padded)
     count = padded[:, 0]
     nothing = np.zeros((1, padded.shape[0]))
+    fill = partial(CountTables, slope=nothing, leave_slope=nothing, total=np.empty(0), alone=alone, coarsening=weight)
     if isinstance(family, Bernoulli):
         ones = padded[:, 1:].T
         a, b = family.a[:, None] + ones, family.b[:, None] + count - ones
         both = (family.a + family.b)[:, None] + count
         zero, leave_zero = _rise(b, weight), np.where(count - ones >= 0.5 * weight, _rise_to(b, weight), 0.0)
         leave_one = np.where(ones >= 0.5 * weight, _rise_to(a, weight), 0.0)
-        return CountTables(
+        return fill(
             first=np.ascontiguousarray(_rise(a, weight) - zero),
             leave_first=np.ascontiguousarray(leave_one - leave_zero),
             counts=np.empty((0, padded.shape[0])),
-            slope=nothing,
-            leave_slope=nothing,
             base=kappa_join + (zero - _rise(both, weight)).sum(axis=0),
             leave_base=kappa_leave + (leave_zero - _rise_to(both, weight)).sum(axis=0),
-            total=np.empty(0),
-            alone=alone,
-            coarsening=weight,
             first_count=1,
-            total_column=-1,
-            constant_column=-1,
-            is_poisson=False,
-            with_coefficient=False,
         )
     if isinstance(family, Multinomial):
         counts = np.ascontiguousarray(family.concentration[:, None] + padded[:, FIRST_WORD:].T)
-        return CountTables(
+        return fill(
             first=_rise(counts, weight),
             leave_first=_rise_to(counts, weight),
             counts=counts,
-            slope=nothing,
-            leave_slope=nothing,
             base=kappa_join,
             leave_base=kappa_leave,
             total=family.concentration.sum() + padded[:, 2],
-            alone=alone,
-            coarsening=weight,
             first_count=FIRST_WORD,
             total_column=2,
             constant_column=1,
-            is_poisson=False,
             with_coefficient=family.coefficient,
         )
     assert isinstance(family, Poisson)
     counts = np.ascontiguousarray(family.shape[:, None] + padded[:, 2:].T)
     rate = family.rate[:, None] + count
-    left = np.maximum(rate - weight, family.rate[:, None])
     same = bool(np.all(family.rate == family.rate[0]))
-    grown, shrunk = np.log(rate + weight), np.log(left)
-    return CountTables(
+    grown, shrunk = np.log(rate + weight), np.log(_without(rate, weight))
+    return fill(
         first=_rise(counts, weight) - weight * grown,
         leave_first=_rise_to(counts, weight) - weight * shrunk,
         counts=counts,
@@ -120,14 +112,9 @@ def count_tables(model: Model, statistics: np.ndarray) -> CountTables:
         leave_slope=shrunk[:1] if same else shrunk,
         base=kappa_join - (counts * (grown - np.log(rate))).sum(axis=0),
         leave_base=kappa_leave - (counts * (np.log(rate) - shrunk)).sum(axis=0),
-        total=np.empty(0),
-        alone=alone,
-        coarsening=weight,
         first_count=2,
-        total_column=-1,
         constant_column=1,
         is_poisson=True,
-        with_coefficient=False,
     )
 
 
@@ -143,9 +130,19 @@ def _rise_one(shift, x, weight):
 
 
 @kernel
+def _count_without(shift, by, prior):
+    """Posterior count shift - by of a cluster without a row that holds `by` of it; `prior` is the empty cluster's.
+
+    Where that cancels (see `core.removal`) the prior's part is taken out first, so that it cannot be lost.
+    """
+    rest = shift - by
+    return rest if rest > SMALLEST_REMAINDER * shift else prior + max((shift - prior) - by, 0.0)
+
+
+@kernel
 def _stay(tables, indices, values, c):
     """Gain of a row in its own cluster c, which is taken without it."""
-    weight = tables.coarsening
+    weight, empty = tables.coarsening, tables.base.shape[0] - 1
     total = tables.leave_base[c]
     size = 0.0
     per_feature = tables.leave_slope.shape[0] > 1
@@ -155,16 +152,18 @@ def _stay(tables, indices, values, c):
         if x == 1.0 or tables.counts.shape[0] == 0:
             total += tables.leave_first[v, c]
         else:
-            total += _rise_one(max(tables.counts[v, c] - weight * x, 1e-300), x, weight)
+            rest = _count_without(tables.counts[v, c], weight * x, tables.counts[v, empty])
+            total += _rise_one(rest, x, weight)
             total -= weight * x * tables.leave_slope[v if per_feature else 0, c]
     if tables.total.shape[0] > 0 and size > 0.0:
-        total -= _rise_one(tables.total[c] - weight * size, size, weight)
+        rest = _count_without(tables.total[c], weight * size, tables.total[empty])
+        total -= _rise_one(rest, size, weight)
     return total
 
 
 @kernel
 def assign_counts(tables, indptr, indices, values, own, best, unexplained):
-    """For each sparse row (CSR parts) the cluster it gains most in, and whether a new one would gain more; see `gaussian`."""
+    """For each sparse row (CSR) the best cluster, and whether a new one would gain more; see `assign_gaussian`."""
     n = indptr.shape[0] - 1
     k = tables.base.shape[0] - 1
     weight = tables.coarsening

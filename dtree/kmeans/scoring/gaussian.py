@@ -5,10 +5,8 @@ multiplies det S by 1 + w r/(r+w) |L^-1 (z-m)|^2, so
 
     gain = constant - (nu + w)/2 log(1 + |W z - b|^2),  W = sqrt(w r/(r+w)) L^-1,  b = W m.
 
-Taking a row out of its own cluster divides det S by the same kind of factor, from the same whitened distance.
+Taking a row out of its own cluster multiplies det S by 1 - f |W z - b|^2, f = (r+w)/(r-w), from the same distance.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -19,21 +17,27 @@ from scipy.special import gammaln
 from dtree.core.families.gaussian import Gaussian
 from dtree.core.jit import kernel
 from dtree.core.model import Model
-from dtree.kmeans.scoring.kappa import kappa_gains
+from dtree.core.removal import SMALLEST_REMAINDER
 from dtree.kmeans.scoring.lanes import FUSED, LANES, log_of_lanes
+from dtree.kmeans.scoring.rows import (
+    RowTables,
+    empty_lanes,
+    keep_better,
+    load_rows,
+    row_tables,
+    settle_rows,
+    stay_by_statistics,
+)
 
 
 class GaussianTables(NamedTuple):
     """One entry per cluster; the last, k, is the empty cluster."""
 
-    origin: np.ndarray  # (d,)
-    inverse_unit: np.ndarray  # (d,)
+    rows: RowTables
     whiten: np.ndarray  # (k+1, d(d+1)/2) lower triangle of W, row by row
     offset: np.ndarray  # (k+1, d) b
     join: np.ndarray  # (k+1, 2) constant, exponent
     leave: np.ndarray  # (k+1, 3) constant, exponent, factor on the squared distance
-    alone: np.ndarray  # (k+1,) the cluster holds one row only
-    coarsening: float
 
 
 def _count_term(family: Gaussian, count: np.ndarray) -> np.ndarray:
@@ -46,20 +50,27 @@ def _count_term(family: Gaussian, count: np.ndarray) -> np.ndarray:
 
 @kernel
 def whitening(scale, mean, stretch):
-    """Lower triangles of sqrt(stretch) L^-1 (k, d(d+1)/2) with scale = L L', their products with the means (k, d), log det scale.
+    """Lower triangles of sqrt(stretch) L^-1 (k, d(d+1)/2), scale = L L', their products with the means (k, d), log det.
 
+    The last scale is the prior's. Rows only widen it, so no pivot of another scale can be smaller than the prior's own:
+    where rounding says so, the prior's is taken.
     Not LAPACK's: its last bits depend on how many threads it was given, and labels must not.
     """
     k, d = mean.shape
+    least = np.zeros(d)
     whiten, offset, log_det = np.empty((k, d * (d + 1) // 2)), np.zeros((k, d)), np.zeros(k)
     factor, inverse = np.zeros((d, d)), np.zeros((d, d))
-    for c in range(k):
+    for c in range(k - 1, -1, -1):
         for a in range(d):
             for b in range(a + 1):
                 total = scale[c, a, b]
                 for j in range(b):
                     total -= factor[a, j] * factor[b, j]
-                factor[a, b] = math.sqrt(max(total, 1e-300)) if a == b else total / factor[b, b]
+                if a == b:
+                    total = max(total, least[a])
+                    if c == k - 1:
+                        least[a] = total
+                factor[a, b] = math.sqrt(total) if a == b else total / factor[b, b]
             log_det[c] += 2.0 * math.log(factor[a, a])
         root = math.sqrt(stretch[c])
         position = 0
@@ -79,36 +90,28 @@ def gaussian_tables(model: Model, statistics: np.ndarray) -> GaussianTables:
     """Tables of clusters (k, s) for `assign_gaussian`."""
     family = model.family
     assert isinstance(family, Gaussian)
-    weight = model.coarsening
-    padded = np.vstack([statistics, np.zeros((1, statistics.shape[1]))])
-    strength, dof, mean, scale = family.posterior(padded)
-    kappa_join, kappa_leave, alone = kappa_gains(model, padded)
+    weight, rows = model.coarsening, row_tables(model, statistics)
+    strength, dof, mean, scale = family.posterior(rows.statistics)
     stretch = weight * strength / (strength + weight)
     whiten, offset, log_det = whitening(scale, mean, stretch)
-    count = padded[:, 0]
-    held = ~alone
+    count = rows.statistics[:, 0]
     term = _count_term(family, count)
-    join = kappa_join + _count_term(family, count + weight) - term - 0.5 * weight * log_det
-    leave = np.zeros((padded.shape[0], 3))
-    rest = np.where(held, count - weight, count)
-    leave[:, 0] = kappa_leave + term - _count_term(family, rest) - 0.5 * weight * log_det
-    leave[:, 1] = 0.5 * (dof - weight)
-    leave[:, 2] = np.where(held, (strength + weight) / np.maximum(strength - weight, family.strength), 0.0)
+    join = rows.kappa_join + _count_term(family, count + weight) - term - 0.5 * weight * log_det
+    rest = np.where(rows.alone, count, count - weight)
+    leave = rows.kappa_leave + term - _count_term(family, rest) - 0.5 * weight * log_det
+    factor = np.where(rows.alone, 0.0, (strength + weight) / np.maximum(strength - weight, family.strength))
     return GaussianTables(
-        origin=family.origin,
-        inverse_unit=1.0 / family.unit,
+        rows=rows,
         whiten=whiten,
         offset=offset,
         join=np.column_stack([join, 0.5 * (dof + weight)]),
-        leave=leave,
-        alone=alone,
-        coarsening=weight,
+        leave=np.column_stack([leave, 0.5 * (dof - weight), factor]),
     )
 
 
 @kernel(fastmath=FUSED)
 def _whitened_distance(whiten, offset, z, distance, y):
-    """distance (LANES,) = squared length of W z - b for each column of z (d, LANES); y (LANES,) is scratch."""
+    """distance (LANES,) = 1 + squared length of W z - b for each column of z (d, LANES); y (LANES,) is scratch."""
     d = z.shape[0]
     for i in range(LANES):
         distance[i] = 1.0
@@ -140,71 +143,31 @@ def _whitened_distance(whiten, offset, z, distance, y):
 def assign_gaussian(tables, X, own, best, unexplained):
     """For each row of X (n, d) the cluster it gains most in, and whether a new cluster of its own would gain more.
 
-    `own` (n,) is the row's present cluster or -1; there the row is taken out first. Ties go to the own cluster, then to the
-    first.
+    `own` (n,) is the row's present cluster or -1; there the row is taken out first.
     """
     n, d = X.shape
     k = tables.join.shape[0] - 1
-    z = np.zeros((d, LANES))
-    distance, log_distance, y = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    own_distance, score, top = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    where, present = np.empty(LANES, dtype=np.int64), np.empty(LANES, dtype=np.int64)
-    bits = np.empty((2, LANES), dtype=np.int64)
+    join, leave, whiten, offset = tables.join, tables.leave, tables.whiten, tables.offset
+    lanes = empty_lanes(d)
+    z, present, score, top, where, stay = lanes.z, lanes.present, lanes.score, lanes.top, lanes.where, lanes.stay
+    distance, log_distance, y, own_distance = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
     for start in range(0, n, LANES):
-        width = min(LANES, n - start)
-        for i in range(width):
-            for a in range(d):
-                z[a, i] = (X[start + i, a] - tables.origin[a]) * tables.inverse_unit[a]
-            present[i] = own[start + i]
-        for i in range(width, LANES):
-            present[i] = -1
-        for i in range(LANES):
-            top[i] = -np.inf
-            where[i] = -1
-            own_distance[i] = 1.0
+        load_rows(lanes, tables.rows, X, own, start)
         for c in range(k + 1):
-            _whitened_distance(tables.whiten[c], tables.offset[c], z, distance, y)
-            log_of_lanes(distance, bits, log_distance)
-            constant, exponent = tables.join[c, 0], tables.join[c, 1]
+            _whitened_distance(whiten[c], offset[c], z, distance, y)
+            log_of_lanes(distance, lanes.bits, log_distance)
+            constant, exponent = join[c, 0], join[c, 1]
             for i in range(LANES):
                 score[i] = constant - exponent * log_distance[i]
+                own_distance[i] = distance[i] if present[i] == c else own_distance[i]
             if c < k:
-                for i in range(LANES):
-                    mine = present[i] == c
-                    own_distance[i] = distance[i] if mine else own_distance[i]
-                    better = (not mine) and score[i] > top[i]
-                    top[i] = score[i] if better else top[i]
-                    where[i] = c if better else where[i]
-        for i in range(width):  # score now holds the gain of standing alone
+                keep_better(present, score, top, where, c)
+        for i in range(LANES):
             c = present[i]
-            if c >= 0:
-                stay = score[i]
-                if not tables.alone[c]:
-                    left = max(1.0 - tables.leave[c, 2] * (own_distance[i] - 1.0), 1e-300)
-                    stay = tables.leave[c, 0] + tables.leave[c, 1] * np.log(left)
-                if stay >= top[i]:
-                    top[i] = stay
-                    where[i] = c
-            best[start + i] = where[i]
-            unexplained[start + i] = score[i] > top[i]
-
-
-@kernel(fastmath=FUSED)
-def add_gaussian_rows(tables, X, labels, out):
-    """Add the coarsened statistics of every row of X (n, d) with label c >= 0 to out[c] (k, s), in row order."""
-    n, d = X.shape
-    z = np.empty(d)
-    weight = tables.coarsening
-    for i in range(n):
-        if labels[i] >= 0:
-            target = out[labels[i]]
-            target[0] += weight
-            for a in range(d):
-                z[a] = (X[i, a] - tables.origin[a]) * tables.inverse_unit[a]
-                target[1 + a] += weight * z[a]
-            position = 1 + d
-            for a in range(d):
-                scaled = weight * z[a]
-                for b in range(a, d):
-                    target[position] += scaled * z[b]
-                    position += 1
+            if c >= 0 and not tables.rows.alone[c]:
+                remainder = 1.0 - leave[c, 2] * (own_distance[i] - 1.0)
+                if remainder > SMALLEST_REMAINDER:
+                    stay[i] = leave[c, 0] + leave[c, 1] * np.log(remainder)
+                else:
+                    stay[i] = stay_by_statistics(tables.rows, True, X, start + i, c)
+        settle_rows(lanes, tables.rows.alone, start, best, unexplained)

@@ -1,7 +1,5 @@
 """What joining and leaving a cluster does to the prior's weight."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtree.core.model import Model

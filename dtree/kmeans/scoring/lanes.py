@@ -1,10 +1,9 @@
 """A natural logarithm for many numbers at once.
 
-The compiler does not vectorise calls to the C library's log. This one is plain arithmetic on the bits of a double, so that
-the processor's vector units take several numbers at a time; it is within two units in the last place of the library's.
+The compiler does not vectorise calls to the C library's log. This one is plain arithmetic on the bits of a double, so
+that the processor's vector units take several numbers at a time; it is within two units in the last place of the
+library's.
 """
-
-from __future__ import annotations
 
 import numpy as np
 

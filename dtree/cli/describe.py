@@ -1,0 +1,153 @@
+"""What the commands say of a run, whatever its method: from its header and the method's facts."""
+
+from typing import Any
+
+from dtree.cli.console import in_words, out, printable, say
+
+_MOST_CLUSTERS_SHOWN = 15
+_MOST_FEATURES_SHOWN = 6
+
+
+def describe(run: Any, in_full: bool = False) -> None:
+    """What was found: one line, warnings, and the largest clusters; in full also the data and all numbers."""
+    from dtree.methods import method_named
+    from dtree.methods.fitted_checks import checked_fitted
+
+    header = run.header
+    rows = f"{header.n_rows:,} rows, {header.n_features} features"
+    if in_full:
+        say(f"{rows} from {header.data}")
+        _describe_columns(run)
+    if not header.done:
+        _describe_unfinished(run, in_full)
+        return
+    method = method_named(header.method, run.location)
+    fitted = checked_fitted(run)
+    facts = method.facts(fitted, run.row_array(method.leaf_rows))
+    out().print(f"{rows}: {facts.headline} ({header.seconds:.1f} s)", markup=False)
+    if in_full:
+        say(facts.title)
+        for name, value in facts.lines.items():
+            say(f"{name}: {value}")
+    for warning in facts.warnings:
+        say(warning)
+    _print_clusters(run, facts)
+    if in_full or facts.together is not None:
+        for table in facts.tables.values():
+            _print_table(table)
+    if in_full and facts.model is not None:
+        _describe_model(facts.model)
+
+
+def _describe_unfinished(run: Any, in_full: bool) -> None:
+    """How far a run is, and what it fits."""
+    from dtree.engine.drive import job_of
+
+    job = job_of(run, with_rows=False)
+    say(f"not finished: {job.method.how_far(job)}; 'dtree resume {run.location}' carries on")
+    model = getattr(job.prepared, "model", None)
+    if in_full and model is not None:
+        _describe_model(model)
+
+
+def _describe_model(model: Any) -> None:
+    say(f"family: {in_words(model.family)}")
+    say(f"prior: {in_words(model.prior)}")
+
+
+def _describe_columns(run: Any) -> None:
+    import numpy as np
+
+    from dtree.data.sentences import listed
+    from dtree.methods import method_named
+
+    header = run.header
+    if header.feature_names:
+        say(f"features: {listed(header.feature_names)}")
+    if header.labels_column:
+        say(f"column of labels, left out: {header.labels_column}")
+    if not header.done:
+        return
+    columns = run.fitted(method_named(header.method).Fitted).columns
+    left_out = np.setdiff1d(np.arange(header.n_features), columns)
+    if left_out.size:
+        which = f": {listed([header.feature_names[column] for column in left_out])}" if header.feature_names else ""
+        say(f"{left_out.size} constant column{'s' if left_out.size > 1 else ''} left out{which}")
+
+
+def _print_clusters(run: Any, facts: Any) -> None:
+    """The largest clusters: how many rows, a few of them by name, or what the method says of each."""
+    import numpy as np
+    from rich.table import Table
+    from rich.text import Text
+
+    labels, names = run.row_array("labels"), run.header.row_names
+    if labels is None or labels.shape[0] == 0:
+        return
+    if names is not None and len(names) != labels.shape[0]:
+        names = None
+    sizes = np.bincount(labels)
+    columns = facts.clusters
+    shown = list(columns)[: 1 + _MOST_FEATURES_SHOWN]
+    heads = ["cluster", "rows", *(_feature(run, name) for name in shown), "for example"]
+    table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for cluster in np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS_SHOWN]:
+        members = np.flatnonzero(labels == cluster)[:4]
+        examples = ", ".join(str(names[i]) if names else str(i) for i in members)
+        numbers = (f"{columns[name][cluster]:.4g}" for name in shown)
+        more = ", ..." if sizes[cluster] > 4 else ""
+        table.add_row(str(cluster), f"{sizes[cluster]:,}", *numbers, Text(printable(examples + more)))
+    out().print(table)
+    if len(sizes) > _MOST_CLUSTERS_SHOWN:
+        say(f"and {len(sizes) - _MOST_CLUSTERS_SHOWN} smaller clusters")
+
+
+def _feature(run: Any, name: str) -> str:
+    """The name of a column of the table of clusters; `#3` stands for the fourth feature in use."""
+    if not name.startswith("#"):
+        return printable(name)
+    from dtree.methods import method_named
+
+    column = run.fitted(method_named(run.header.method).Fitted).columns[int(name[1:])]
+    names = run.header.feature_names
+    return f"feature {column}" if names is None else printable(names[column])
+
+
+def _print_table(frame: Any) -> None:
+    """A small table of numbers (a data frame) that a method wants shown."""
+    from rich.table import Table
+
+    table = Table("", *map(str, frame.columns), box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for name, row in frame.iterrows():
+        table.add_row(str(name), *(f"{float(value):.4g}" for value in row))
+    out().print(table)
+
+
+def provenance(run: Any) -> None:
+    """Where a run came from: enough to make it again."""
+    header = run.header
+    settings = ", ".join(f"{name} {value}" for name, value in header.settings.items() if value is not None)
+    facts = {
+        "method": header.method,
+        "settings": settings,
+        "seed": header.random_state if header.random_state is not None else f"{header.seed} (drawn)",
+        "data fingerprint": header.fingerprint or "not recorded",
+        "command": " ".join(header.command),
+        "made": f"{header.created} in {header.seconds:.3f} s",
+        "versions": ", ".join(f"{name} {value}" for name, value in header.versions.items()),
+        **header.notes,
+    }
+    for name, value in facts.items():
+        say(f"{name}: {value}")
+
+
+def purity_line(run: Any, labels: Any, column: str | None) -> None:
+    """How well the tree of a run agrees with known labels, where its leaves are rows."""
+    from dtree.core.tree import Tree
+    from dtree.hierarchy.purity import dendrogram_purity
+    from dtree.methods import method_named
+
+    tree = getattr(run.fitted(method_named(run.header.method).Fitted), "tree", None)
+    pairs = len(set(labels.tolist())) < len(labels)  # without two rows of one label purity means nothing
+    if isinstance(tree, Tree) and pairs and tree.n_leaves == len(labels):
+        say(f"purity of the tree against '{column}': {dendrogram_purity(tree, labels):.3f}")

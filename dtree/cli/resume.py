@@ -1,0 +1,35 @@
+"""`dtree resume`: carry on a run of any method."""
+
+from dtree.cli.arguments import RUN
+from dtree.cli.cluster import Cluster, cluster_options, stopped
+from dtree.cli.command import watched
+from dtree.cli.console import say, with_exit_codes
+
+
+@cluster_options
+@with_exit_codes
+def command(run: RUN, *, cluster: Cluster) -> None:
+    """Carry on a run that was stopped, killed or cut off; at most one pass is repeated.
+
+    Example: `dtree resume creatures-ddt.zarr` (the example of `dtree ddt` makes that run)
+    """
+    from dtree.cli.describe import describe
+    from dtree.engine.drive import job_of, resume
+    from dtree.runs.run import Run, is_run, place_of, unfinished
+
+    place = unfinished(run)
+    if not is_run(place):
+        raise ValueError(f"{run} is not a dtree run, so there is nothing to resume")
+    opened = Run.open(place)
+    if not opened.header.done:
+        job = job_of(opened)
+        try:
+            with (
+                cluster.client_for(job.method, job.settings, job.n) as client,
+                watched(job.method, job.settings, place) as show,
+            ):
+                opened = resume(place, client, show)
+        except KeyboardInterrupt:
+            raise stopped(run) from None
+    describe(opened)
+    say(f"run: {place_of(run)}")

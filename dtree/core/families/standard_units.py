@@ -1,0 +1,80 @@
+"""What the two Gaussian families share: rows in standard units z = (x - origin) / unit.
+
+Taking statistics about an origin inside the data and in the data's own units keeps second moments from cancelling and
+products of variances from overflowing, whatever units the rows come in; changing variables adds -log(unit) per row.
+"""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+
+from dtree.core.families.base import Family, Moments, feature_vector
+from dtree.core.families.profile import Profile, standardised
+from dtree.core.jit import kernel
+
+
+@kernel
+def statistics_of_rows(X, origin, unit, all_products):
+    """[1, z (d), z**2 (d)] of each row, z = (x - origin) / unit; or z_a z_b for all a <= b in place of the squares."""
+    n, d = X.shape
+    out = np.empty((n, 1 + d + (d * (d + 1) // 2 if all_products else d)))
+    for i in range(n):
+        row = out[i]
+        row[0] = 1.0
+        for a in range(d):
+            row[1 + a] = (X[i, a] - origin[a]) / unit[a]
+        position = 1 + d
+        for a in range(d):
+            left = row[1 + a]
+            for b in range(a, d if all_products else a + 1):
+                row[position] = left * row[1 + b]
+                position += 1
+    return out
+
+
+class StandardUnits(Family):
+    """A family with `mean`, `origin` and `unit` (d,) whose statistics begin with the count and the sums of z."""
+
+    mean: Any
+    origin: Any
+    unit: Any
+
+    def _set(self, d: int, **values: Any) -> None:
+        """Keep the constructor's arguments; a missing origin is the mean."""
+        values["mean"] = feature_vector(self.mean, d, "mean")
+        values["origin"] = feature_vector(values["mean"] if self.origin is None else self.origin, d, "origin")
+        values["unit"] = feature_vector(values["unit"] if self.unit is None else self.unit, d, "unit")
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    def statistics(self, X: Any) -> np.ndarray:
+        return statistics_of_rows(self.kept_rows(X), self.origin, self.unit, self.needs_covariance)
+
+    @abstractmethod
+    def _squares(self, statistics: np.ndarray) -> np.ndarray:
+        """Sums of z**2 (k, d) in statistics (k, s)."""
+
+    def anchored(self, moments: Moments) -> Self:
+        unit = np.where(moments.variance > 0, np.sqrt(moments.variance), self.unit)
+        return type(self)(**{**self.parameters(), "origin": moments.mean, "unit": unit})
+
+    def points(self, X: Any) -> np.ndarray:
+        return (np.asarray(X, dtype=np.float64) - self.origin) / self.unit
+
+    def _mean_in_units(self) -> np.ndarray:
+        return (self.mean - self.origin) / self.unit
+
+    # Rows are kept as they are, because statistics of many rows would fill the memory.
+
+    def kept_rows(self, X: Any) -> np.ndarray:
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+        self._require_features(rows.shape)
+        return rows
+
+    def statistics_of_kept(self, rows: np.ndarray) -> np.ndarray:
+        return self.statistics(rows)
+
+    def profile(self, statistics: np.ndarray) -> Profile:
+        sums = statistics[:, 1 : 1 + self.n_features]
+        return standardised(sums, self._squares(statistics), statistics[:, 0], self.origin, self.unit)

@@ -1,0 +1,21 @@
+"""The formats that rows come in, one file each; a new one is a file here and a line below.
+
+Every format offers
+
+    opened(path, choice) -> Source          the header is read and checked, the rows are not
+    column(source, place) -> (n,)           the column of labels, which is not a feature
+    row_names(source) -> names (n,) or None
+    BY_RANGES                               whether rows can be read by ranges: then
+    read(source, start, stop)                 gives rows with every column of the array (of a table: the features),
+    n_stored(source)                          the number of values of sparse rows, if it can hold such,
+    RECORDED_KINDS                            is what `Source.kind` may say in the header of a run; else
+    load(source)                              gives all rows, and
+    stage(source, folder) -> Source           writes them once to where they can be read by ranges
+"""
+
+from types import ModuleType
+
+from dtree.data.formats import csv, memory, npy, npz, parquet, zarr
+
+_MODULES: tuple[ModuleType, ...] = (npy, npz, csv, parquet, zarr, memory)
+FORMATS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

@@ -1,0 +1,149 @@
+"""`.csv`: text, which is parsed once: whole into memory, or in pieces into a zarr array."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtree.core.names import require_distinct
+from dtree.data.columns import is_text, left_out, numbers_in_frame, roles_in_frame
+from dtree.data.formats import zarr
+from dtree.data.sentences import one_sentence
+from dtree.data.source import Beside, Choice, Source
+
+BY_RANGES = False
+PIECE_ROWS = 100_000  # parsed at a time; the first piece tells which columns are features
+
+
+class Look(NamedTuple):
+    """What a first walk through the file found."""
+
+    delimiter: str
+    has_header: bool
+    n_rows: int
+    header: list[str]
+
+
+def opened(path: Path, choice: Choice) -> Source:
+    """The shape of the table and what its columns are for."""
+    look = look_at(path)
+    if look.has_header:
+        require_distinct([name for name in look.header if name.strip()], str(path))
+    if look.n_rows == 0:
+        raise ValueError(f"{path} is empty: it holds 0 rows of {len(look.header)} columns")
+    first = _parse(path, look, nrows=PIECE_ROWS)
+    roles = roles_in_frame(first, choice, str(path), _line(look), look.has_header)
+    columns = tuple(str(first.columns[place]) for place in roles.features) if look.has_header else ()
+    source = Source(
+        "csv", str(path.resolve()), (look.n_rows, len(roles.features)), "float64", columns=columns,
+        picked=tuple(roles.features), beside=Beside(roles.labels, roles.row_names, details=look),
+    )  # fmt: skip
+    if look.has_header:
+        return source
+    dropped = left_out([str(name) for name in first.columns], choice.leave_out, by_number=True) - {roles.labels}
+    if not dropped or any(is_text(first.dtypes.iloc[place]) for place in dropped):
+        return source
+    every = sorted({*roles.features, *dropped})
+    return replace(source, wider=replace(source, shape=(look.n_rows, len(every)), picked=tuple(every)))
+
+
+def look_at(path: Path) -> Look:
+    """Delimiter, header and number of rows; a ragged file is refused (pandas would fill it with NaN)."""
+    with open(path, encoding="utf-8-sig", newline="") as handle:
+        first_line = next((line for line in handle if line.strip()), "")
+        if not first_line:
+            raise ValueError(f"{path} is empty")
+        delimiter = max((",", ";", "\t"), key=first_line.count)
+        handle.seek(0)
+        top: list[list[str]] = []
+        count = 0
+        reader = csv.reader(handle, delimiter=delimiter)
+        for fields in reader:
+            if not fields or (len(fields) == 1 and not fields[0].strip()):
+                continue
+            count += 1
+            if len(top) < 2:
+                top.append(fields)
+            if len(fields) != len(top[0]):
+                line = f"line {reader.line_num} has {len(fields)} values"
+                raise ValueError(f"{path} is ragged: {line} but the first line has {len(top[0])}")
+    first, second = (*top, [], [])[:2]
+    has_header = not all(_is_number(field) for field in first) or _numbers_columns(first, second)
+    return Look(delimiter, has_header, count - has_header, first)
+
+
+def _numbers_columns(first: list[str], second: list[str]) -> bool:
+    """Whether a line of numbers is a header after all: 0, 1, 2, ... (or from 1) above something else than integers."""
+    names = [field.strip() for field in first]
+    counting = any(names == [str(start + column) for column in range(len(names))] for start in (0, 1))
+    return counting and any("." in field or "e" in field.lower() for field in second)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return not text.strip()
+    return True
+
+
+def _line(look: Look) -> int:
+    """The line of the file that the first row stands in."""
+    return 2 if look.has_header else 1
+
+
+def _parse(path: Path, look: Look, **options: Any) -> Any:
+    """The frame that pandas reads, or an iterator of frames."""
+    import pandas
+
+    return pandas.read_csv(
+        path, sep=look.delimiter, header=0 if look.has_header else None, encoding="utf-8-sig", skip_blank_lines=True,
+        index_col=False, low_memory=False, **options,
+    )  # fmt: skip
+
+
+def _numbers(source: Source, frame: Any, done: int) -> np.ndarray:
+    """The features in a frame that was read with their columns alone; `done` rows of the file stand before it."""
+    used = sorted(source.picked)
+    features = frame.iloc[:, [used.index(place) for place in source.picked]]
+    return numbers_in_frame(features, source.name, done + _line(source.beside.details))
+
+
+def load(source: Source) -> np.ndarray:
+    """All rows (n, d)."""
+    path = Path(source.path)
+    with one_sentence(path):
+        frame = _parse(path, source.beside.details, usecols=sorted(source.picked))
+    return _numbers(source, frame, 0)
+
+
+def column(source: Source, place: int) -> np.ndarray:
+    """One column of the file."""
+    path = Path(source.path)
+    with one_sentence(path):
+        return _parse(path, source.beside.details, usecols=[place]).iloc[:, 0].to_numpy()
+
+
+def row_names(source: Source) -> Any:
+    """The column that names the rows."""
+    return None if source.beside.row_names is None else column(source, source.beside.row_names)
+
+
+def stage(source: Source, folder: Path) -> Source:
+    """The text as a zarr array, which every pass can read quickly; only a piece at a time is in memory."""
+    path, target, done = Path(source.path), folder / "rows.zarr", 0
+    array = zarr.new_rows(target, source.shape, np.dtype(np.float64), PIECE_ROWS)
+    with one_sentence(path):
+        frames = _parse(path, source.beside.details, usecols=sorted(source.picked), chunksize=PIECE_ROWS)
+    while True:
+        with one_sentence(path):
+            frame = next(frames, None)
+        if frame is None:
+            break
+        array[done : done + len(frame)] = _numbers(source, frame, done)
+        done += len(frame)
+    if done != source.shape[0]:
+        raise ValueError(f"{source.name} has {done} rows instead of {source.shape[0]}: it was changed meanwhile")
+    return replace(zarr.opened(target, Choice()), columns=source.columns)

@@ -1,0 +1,185 @@
+"""`.zarr`: a chunked array, format 2 or 3, or sparse rows: `data`, `indices`, `indptr` as AnnData writes them."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtree.data.arrays import DEFAULT_ARRAY, array_column, choose_array
+from dtree.data.columns import features_only, with_names
+from dtree.data.formats.zarr_checks import check_array, check_csr, refuse_pickles
+from dtree.data.sentences import require_table
+from dtree.data.source import Choice, Source
+
+BY_RANGES = True
+RECORDED_KINDS = ("zarr", "zarr-csr")
+PARTS = ("data", "indices", "indptr")
+COMPLETE = "dtree-complete"  # a file beside the chunks of an array that dtree wrote to the end
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder holds a zarr array or group."""
+    return any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
+
+
+def opened(path: Path, choice: Choice) -> Source:
+    """The array, or the array of a group, that holds the rows."""
+    import zarr
+
+    node = _node(path)
+    if isinstance(node, zarr.Array):
+        if choice.array is not None:
+            raise ValueError(f"{path} is one array, so an array cannot be chosen by name ('{choice.array}')")
+        return features_only(_dense(path, node), choice, str(path))
+    if "dtree" in node.attrs or "run_id" in node.attrs:
+        raise ValueError(f"{path} is a dtree run, not data; open it with dtree.open or 'dtree info'")
+    arrays = sorted(node.array_keys())
+    if choice.array is None and set(PARTS) <= set(arrays):
+        return features_only(_sparse(path, node), choice, str(path))
+    name = choice.array or DEFAULT_ARRAY
+    if name not in node.group_keys():  # where sparse rows may be
+        name = choose_array(path, arrays, choice.array)
+    labels = choice.labels_column
+    if labels is None or labels not in arrays or labels == name:
+        return opened(path / name, choice._replace(array=None))
+    source = opened(path / name, choice._replace(array=None, labels_column=None))
+    return replace(source, beside=source.beside._replace(labels=str((path / labels).resolve())))
+
+
+def _node(path: Path) -> Any:
+    import zarr
+
+    try:
+        return zarr.open(str(path), mode="r")
+    except ValueError as problem:
+        if "pickle" in str(problem):
+            raise ValueError(f"{path} is stored with pickles, which are never loaded; write it without them") from None
+        raise
+
+
+def _dense(path: Path, array: Any) -> Source:
+    what = str(path)
+    if array.ndim == 2 and array.dtype.kind in "biuf":
+        check_array(array, path)
+    n, d = require_table(array.shape, array.dtype, what)
+    refuse_pickles(array, what)
+    step = int((array.shards or array.chunks)[0])
+    return with_names(
+        Source("zarr", str(path.resolve()), (n, d), str(array.dtype), step), names_at(path, "feature_names", d)
+    )
+
+
+def _sparse(path: Path, group: Any) -> Source:
+    shape = group.attrs.get("shape")
+    if shape is None:
+        raise ValueError(f"{path} holds sparse rows without the attribute 'shape': write [rows, columns] into it")
+    check_csr(group, path, shape)
+    n, d = require_table(shape, group["data"].dtype, str(path))
+    source = Source("zarr-csr", str(path.resolve()), (n, d), str(group["data"].dtype), is_sparse=True)
+    return with_names(source, names_at(path, "feature_names", d))
+
+
+def names_at(path: Path, key: str, count: int) -> list[str] | None:
+    """Names in the attribute `key` of an array, or of the group around it, whose names may be of another array."""
+    for place in (path, path.parent):
+        names = _node(place).attrs.get(key) if is_store(place) else None
+        if isinstance(names, list):
+            if len(names) == count:
+                return [str(name) for name in names]
+            if place == path:
+                what = key.split("_")[0]
+                raise ValueError(f"{path} holds {len(names)} {what} names but {count} {what}s")
+    return None
+
+
+def row_names(source: Source) -> list[str] | None:
+    """The attribute `row_names`."""
+    return names_at(Path(source.path), "row_names", source.shape[0])
+
+
+def column(source: Source, place: int | str) -> np.ndarray:
+    """A column of the rows, or another array by its path."""
+    if isinstance(place, int):
+        return array_column(source, place)
+    array = _node(Path(place))
+    check_array(array, Path(place))
+    return np.asarray(array[...])
+
+
+def read(source: Source, start: int, stop: int) -> Any:
+    """Rows start..stop-1 of the array, dense or CSR."""
+    import zarr
+
+    if source.kind == "zarr-csr":
+        return _read_csr(source, start, stop)
+    array = zarr.open_array(source.path, mode="r")
+    refuse_pickles(array, source.path)
+    _require_chunks(source, array, start, stop)
+    return np.asarray(array[start:stop])
+
+
+def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
+    """A missing chunk reads as fill, so a lost file would pass as zeros: ask for it where that can be seen."""
+    folder = Path(source.path)
+    if not (folder / COMPLETE).exists():
+        return
+    rows = (array.shards or array.chunks)[0]
+    for index in range(start // rows, (stop - 1) // rows + 1):
+        if not (folder / "c" / str(index) / "0").exists():
+            raise OSError(f"chunk {index} is missing")
+
+
+def _read_csr(source: Source, start: int, stop: int) -> Any:
+    import zarr
+    from scipy import sparse
+
+    group: Any = zarr.open_group(source.path, mode="r")
+    for name in PARTS:
+        refuse_pickles(group[name], f"{source.path}/{name}")
+    indptr = np.asarray(group["indptr"][start : stop + 1]).astype(np.int64)
+    first, last = int(indptr[0]), int(indptr[-1])
+    data, indices = np.asarray(group["data"][first:last]), np.asarray(group["indices"][first:last])
+    width = int(group.attrs["shape"][1]) if source.picked else source.shape[1]
+    if np.any(np.diff(indptr) < 0) or (indices.size and not 0 <= indices.min() <= indices.max() < width):
+        raise OSError("its row pointers or column numbers are out of range")
+    return sparse.csr_array((data, indices, indptr - first), shape=(stop - start, width))
+
+
+def n_stored(source: Source) -> int:
+    """Values of sparse rows."""
+    return int(_node(Path(source.path))["data"].shape[0])
+
+
+# Writing -------------------------------------------------------------------------------------------------------------
+
+
+def new_rows(path: Path, shape: tuple[int, int], dtype: np.dtype, rows: int) -> Any:
+    """An array for rows that are to be written, in chunks of so many rows; what stood there is removed."""
+    import zarr
+
+    shutil.rmtree(path, ignore_errors=True)
+    return zarr.create_array(
+        str(path), shape=shape, chunks=(rows, max(shape[1], 1)), dtype=dtype, compressors=None,
+        zarr_format=3, config={"write_empty_chunks": True},
+    )  # fmt: skip
+
+
+def write_csr(path: str | os.PathLike[str], rows: Any) -> Source:
+    """Write CSR rows (n, d) as a zarr group: arrays `data`, `indices`, `indptr` and the attribute `shape`."""
+    import zarr
+
+    path = Path(path)
+    rows = rows.tocsr()
+    shutil.rmtree(path, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    group = zarr.open_group(str(path), mode="w", zarr_format=3)
+    group.attrs.update({"encoding-type": "csr_matrix", "shape": [int(size) for size in rows.shape]})
+    parts = {"data": rows.data, "indices": rows.indices.astype(np.int64), "indptr": rows.indptr.astype(np.int64)}
+    for name, values in parts.items():
+        size = min(max(values.shape[0], 1), 1_000_000)
+        array = group.create_array(name, shape=values.shape, chunks=(size,), dtype=values.dtype)
+        array[:] = values
+    return opened(path, Choice())

@@ -1,0 +1,123 @@
+"""Open data of any kind as a `Source`.
+
+| ending | rows | names |
+| --- | --- | --- |
+| `.npy` | the array | |
+| `.npz` | `X` (or `file.npz:name`), or the parts of a sparse matrix | `feature_names`, `row_names` |
+| `.csv` | every numeric column | the header; a text column called id or name, or the first one |
+| `.parquet` | every numeric column; a folder of such files too, whatever it is called | the columns; likewise |
+| `.zarr` | the array, or `X` (or `folder.zarr:name`) of a group, dense or sparse | attributes called like that |
+
+A csv file has a header unless its first line is all numbers (0, 1, 2, ... above fractions is a header too); commas,
+semicolons and tabs are understood. Nothing is ever unpickled. Whatever is wrong with a file, the caller gets one
+sentence (`ValueError`) that says what and what to do about it.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtree.core.names import Named
+from dtree.data.formats import FORMATS, memory, parquet, zarr
+from dtree.data.sentences import one_sentence, require_table
+from dtree.data.source import Choice, Source
+
+ENDINGS = tuple(f".{kind}" for kind in FORMATS if kind != "memory")
+
+
+def open_source(data: Any, *, labels_column: str | None = None, leave_out: Sequence[str] = ()) -> Source:
+    """The rows of `data`; what is wrong with them as a whole is told now, in one sentence.
+
+    Parameters
+    ----------
+    data : a path with one of the known endings (`file.npz:name` picks an array by name), an array, a sparse matrix, a
+        pandas frame, an AnnData-like object, or a source, which comes back as it is.
+    labels_column : the column (a name, or a number from 0; in an `.npz` or `.zarr` also another array) that holds known
+        labels: it is kept apart from the features.
+    leave_out : names of further columns that are not features, if the data have them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "heights.csv"
+    ...     _ = path.write_text("name,height,kind\\nash,20,tree\\nbox,2,shrub\\n")
+    ...     source = open_source(path, labels_column="kind")
+    ...     source.shape, source.columns, source.load().tolist(), source.row_names, source.labels.tolist()
+    ((2, 1), ('height',), [[20.0], [2.0]], ['ash', 'box'], ['tree', 'shrub'])
+    """
+    if isinstance(data, Source):
+        return data
+    choice = Choice(None, labels_column, tuple(leave_out))
+    if not isinstance(data, str | os.PathLike):
+        return memory.opened(data, choice)
+    path, array = split_array_name(os.fspath(data))
+    kind = _kind_of(path)
+    if array is not None and kind not in ("npz", "zarr"):
+        raise ValueError(f"{path} holds one table, so an array cannot be chosen by name ('{array}')")
+    with one_sentence(path):
+        source = FORMATS[kind].opened(path, choice._replace(array=array))
+    require_table(source.shape, source.dtype, str(path))
+    name = os.fspath(data)
+    return replace(source, name=name, wider=None if source.wider is None else replace(source.wider, name=name))
+
+
+def split_array_name(given: str) -> tuple[Path, str | None]:
+    """The path and the array in `file.npz:name`.
+
+    >>> split_array_name("rows.npz:train")[1]
+    'train'
+    """
+    if not os.path.lexists(given):
+        for ending in ENDINGS:
+            head, mark, name = given.rpartition(ending + ":")
+            if mark and name:
+                return Path(head + ending), name
+    return Path(given), None
+
+
+def _kind_of(path: Path) -> str:
+    """The format of a file or folder, or one sentence why nothing can be read there."""
+    ending = path.suffix.lower()
+    if not path.exists():
+        known = "" if ending in ENDINGS else f", and it has an unknown ending: the known ones are {' '.join(ENDINGS)}"
+        raise ValueError(f"there is no file {path}{known}")
+    if path.is_dir():
+        if ending == ".zarr" or zarr.is_store(path):
+            return "zarr"
+        if ending == ".parquet" or parquet.files_of(path):
+            return "parquet"
+        if ending in ENDINGS:
+            raise ValueError(f"{path} is a folder, not a {ending} file")
+        raise ValueError(f"{path} has an unknown ending: it is neither a zarr store nor a folder of .parquet files")
+    if ending not in ENDINGS:
+        raise ValueError(
+            f"{path} has an unknown ending: the known ones are {' '.join(ENDINGS)}; dtree reads no other files"
+        )
+    if ending == ".zarr" or not path.is_file():
+        raise ValueError(f"{path} is not a {'folder' if ending == '.zarr' else 'file'}, so it holds no {ending} rows")
+    return ending[1:]
+
+
+def in_memory(X: Any) -> Any:
+    """The rows behind a path, a source or a Dask collection, with their names; anything else as it is.
+
+    For methods that need all rows at once.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "heights.csv")
+    ...     _ = open(path, "w").write("name,height\\nash,20\\nbox,2\\n")
+    ...     rows = in_memory(path)
+    >>> rows.X.tolist(), rows.row_names.tolist(), rows.feature_names.tolist()
+    ([[20.0], [2.0]], ['ash', 'box'], ['height'])
+    """
+    if hasattr(X, "dask"):
+        return X.compute()
+    if not isinstance(X, str | os.PathLike | Source):
+        return X
+    source = open_source(X)
+    names = (source.row_names, source.columns or None)
+    return Named(source.load(), *(None if given is None else np.array(given, dtype=object) for given in names))

@@ -1,0 +1,269 @@
+"""`Source`: rows of a dataset, wherever they are, behind one verb: `read(start, stop)`.
+
+A source on disk is a small picklable description; workers open the file themselves, so data never pass through the
+client.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtree.core.memory import require_memory
+from dtree.data.sentences import MOST_COLUMNS, MOST_ROWS, listed, one_line
+
+RECORDED = ("kind", "path", "shape", "dtype", "step", "columns", "picked")
+_MOST_NAMES = 1_000_000  # names of more rows are read by nobody and would fill the header of a run
+
+
+class Choice(NamedTuple):
+    """What the caller wants of the data: an array of several, a column of labels, columns that are not features."""
+
+    array: str | None = None
+    labels_column: str | None = None
+    leave_out: tuple[str, ...] = ()
+
+
+class Beside(NamedTuple):
+    """Where the data hold what is not a feature, in the words of their format.
+
+    labels, row_names : the place or name of a column, or another array. array : the one that holds the rows.
+    details : what the format found out when it opened the data.
+    """
+
+    labels: Any = None
+    row_names: Any = None
+    array: str | None = None
+    details: Any = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows of a dataset; `dtree.data.open_source` makes one.
+
+    kind : the format, "memory" for rows in memory. path : of the file, absolute. shape : (n, d). dtype : of the values.
+    step : reading is cheapest in multiples of so many rows. columns : names (d,) of the features, () if there are none.
+    picked : (d,) the columns of the file that are the features, in order; () for all of them.
+    name : what to call the data, the path as it was given. is_sparse : whether `read` gives CSR rows.
+    """
+
+    kind: str
+    path: str
+    shape: tuple[int, int]
+    dtype: str
+    step: int = 1
+    columns: tuple[str, ...] = ()
+    picked: tuple[int, ...] = ()
+    # What follows is not written into a run's header.
+    name: str = field(default="", compare=False, repr=False)
+    is_sparse: bool = field(default=False, compare=False, repr=False)
+    beside: Beside = field(default=Beside(), compare=False, repr=False)
+    # The same rows with the columns that were left out by their number, what they were copied from, what was read once.
+    wider: Source | None = field(default=None, compare=False, repr=False)
+    original: Source | None = field(default=None, compare=False, repr=False)
+    kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to other processes: the description, and not the data it was copied from."""
+        return {**self.__dict__, "wider": None, "original": None, "kept": {}}
+
+    # Rows -----------------------------------------------------------------------------------------------------------
+
+    def read(self, start: int, stop: int) -> Any:
+        """Rows start..stop-1, dense (rows, d) or CSR. A file that cannot be read by ranges is read whole, once."""
+        if not self._format.BY_RANGES:
+            if self.picked not in self.kept:
+                self.kept[self.picked] = self.load()
+            return self.kept[self.picked][start:stop]
+        try:
+            rows = self._format.read(self, start, stop)
+            rows = rows[:, list(self.picked)] if self.picked else rows
+        except MemoryError:
+            raise
+        except Exception as problem:
+            raise ValueError(
+                f"rows {start} to {stop - 1} of {self.path or self.name} cannot be read ({type(problem).__name__}: "
+                f"{one_line(problem)}): the file is damaged or was changed; restore it and resume the run"
+            ) from problem
+        return self._checked(rows, start, stop)
+
+    def load(self) -> Any:
+        """All rows at once, in the type they are stored in; refused when they are more than this machine's memory."""
+        n, d = self.shape
+        if not self.is_sparse:
+            require_memory(n * d * np.dtype(self.dtype).itemsize, self.name or self.path)
+        return self.read(0, n) if self._format.BY_RANGES else self._checked(self._format.load(self), 0, n)
+
+    def _checked(self, rows: Any, start: int, stop: int) -> Any:
+        wanted = (stop - start, self.shape[1])
+        if rows.shape != wanted:
+            raise ValueError(
+                f"rows {start} to {stop - 1} of {self.path or self.name} have shape {rows.shape} instead of {wanted}: "
+                "the data were changed since the run began; restore them and resume"
+            )
+        # One layout for all formats: kernels add in the order of memory, and the last bit of a sum depends on it.
+        return np.ascontiguousarray(rows) if isinstance(rows, np.ndarray) else rows
+
+    @property
+    def n_stored(self) -> int:
+        """How many values sparse rows store."""
+        return int(self._format.n_stored(self))
+
+    @property
+    def _format(self) -> Any:
+        from dtree.data.formats import FORMATS  # the formats make sources themselves
+
+        return FORMATS[self.kind.removesuffix("-csr")]
+
+    # What is not a feature ------------------------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The column of labels (n,), numbers or text, or None."""
+        if self.original is not None:
+            return self.original.labels
+        if "labels" not in self.kept:
+            place = self.beside.labels
+            self.kept["labels"] = None if place is None else self._labels_in(self._format.column(self, place))
+        return self.kept["labels"]
+
+    def _labels_in(self, values: np.ndarray) -> np.ndarray:
+        if values.shape != self.shape[:1]:
+            raise ValueError(
+                f"{self.name}: '{self.beside.labels}' is not one label per row: it has {values.ndim} dimensions and "
+                f"{values.size} values for {self.shape[0]} rows"
+            )
+        return plain_labels(values)
+
+    @property
+    def row_names(self) -> list[str] | None:
+        """Names (n,) of the rows, where the data have them and there are at most a million."""
+        if self.original is not None:
+            return self.original.row_names
+        if self.shape[0] > _MOST_NAMES:
+            return None
+        if "row_names" not in self.kept:
+            names = self._format.row_names(self)
+            self.kept["row_names"] = None if names is None else [str(name) for name in names]
+        return self.kept["row_names"]
+
+    # Features -------------------------------------------------------------------------------------------------------
+
+    def pick(self, columns: Sequence[int]) -> Source:
+        """The same rows with only the features in these places, in this order."""
+        names = tuple(self.columns[place] for place in columns) if self.columns else ()
+        shape = (self.shape[0], len(columns))
+        if self.kind == "parquet":  # which reads columns by name
+            return replace(self, shape=shape, columns=names)
+        picked = tuple(int(self.picked[place] if self.picked else place) for place in columns)
+        return replace(self, shape=shape, columns=names, picked=picked)
+
+    def with_columns_of(self, names: Sequence[str], n_features: int) -> Source:
+        """The features in the order in which a model learned them: by name where both have names, else as many.
+
+        A column of labels that is known only by its number was left out when these rows were opened. If they have too
+        few columns without it, they hold no labels and it is a feature after all.
+
+        >>> new = Source("npy", "/new.npy", (9, 3), "float64", columns=("b", "kind", "a"))
+        >>> new.with_columns_of(("a", "b"), 2).picked
+        (2, 0)
+        """
+        if self.columns and names:
+            missing = [name for name in names if name not in self.columns]
+            if missing:
+                raise ValueError(f"the rows lack features that the run was fitted on: {listed(missing)}")
+            if self.columns == tuple(names):
+                return self
+            return self.pick([self.columns.index(name) for name in names])
+        if self.shape[1] < n_features and self.wider is not None:
+            return self.wider.with_columns_of(names, n_features)
+        if self.shape[1] != n_features:
+            raise ValueError(f"the rows have {self.shape[1]} columns but the run was fitted on {n_features}")
+        return self
+
+    # On disk --------------------------------------------------------------------------------------------------------
+
+    def staged(self, folder: str | os.PathLike[str]) -> Source:
+        """A source that any process can read by ranges: itself if it is one, else a copy written to `folder`."""
+        if self._format.BY_RANGES and self.kind != "memory":
+            return self
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        whole = self if self.wider is None else self.wider
+        copy = replace(self._format.stage(whole, Path(folder)), name=self.name, original=self)
+        if whole is self:
+            return copy
+        places = [whole.picked.index(column) if whole.picked else column for column in self.picked]
+        return replace(copy.pick(places), wider=copy)
+
+    def record(self) -> dict[str, Any]:
+        """A plain JSON description for the header of a run; only of rows that any process can read."""
+        if self.kind not in _recorded_kinds():
+            raise ValueError(f"{self.name or 'the data'} must be staged before a run can remember where they are")
+        values = {name: getattr(self, name) for name in RECORDED}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Source:
+        """The inverse of `record`, which may come from anywhere: one sentence when it cannot be what it says.
+
+        >>> source = Source("npy", "/data/rows.npy", (9, 3), "float64")
+        >>> Source.from_record(source.record()) == source
+        True
+        """
+        check_record(record)
+        lists = {name: tuple(record.get(name, ())) for name in ("shape", "columns", "picked")}
+        return cls(**{**record, **lists}, name=record["path"], is_sparse=record["kind"].endswith("-csr"))
+
+
+def _recorded_kinds() -> tuple[str, ...]:
+    from dtree.data.formats import FORMATS
+
+    return tuple(kind for module in FORMATS.values() for kind in getattr(module, "RECORDED_KINDS", ()))
+
+
+def check_record(record: Any) -> None:
+    """Raise one sentence unless this describes rows: a known kind, a possible shape, a path that is named outright."""
+
+    def require(holds: bool, what: str) -> None:
+        if not holds:
+            raise ValueError(what)
+
+    require(isinstance(record, Mapping), "its source is not a description of rows")
+    kind, shape, dtype = record.get("kind"), record.get("shape"), record.get("dtype")
+    require(kind in _recorded_kinds(), f"its source is of the unknown kind {str(kind)[:40]!r}")
+    possible = isinstance(shape, list) and len(shape) == 2
+    possible = possible and _is_whole(shape[0], 1, MOST_ROWS) and _is_whole(shape[1], 1, MOST_COLUMNS)
+    require(possible, f"its source has the impossible shape {str(shape)[:60]}")
+    require(_is_number_type(dtype), f"its source has no numbers but {str(dtype)[:40]!r}")
+    require(_is_whole(record.get("step", 1), 1, MOST_ROWS), "the step of its source is not a number of rows")
+    columns, picked, place = record.get("columns"), record.get("picked", []), record.get("path")
+    named = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
+    require(named, "the columns of its source are not names")
+    places = isinstance(picked, list) and all(_is_whole(column, 0, MOST_COLUMNS) for column in picked)
+    require(places and len(picked) in (0, shape[1]), "the columns picked from its source are not one a feature")
+    require(set(record) <= set(RECORDED), "its source says more than dtree ever writes")
+    require(
+        isinstance(place, str) and "\0" not in place and os.path.isabs(place) and os.path.normpath(place) == place,
+        f"the path of its source, {str(place)[:80]!r}, is not one that names a place outright",
+    )
+
+
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def _is_number_type(name: Any) -> bool:
+    try:
+        return isinstance(name, str) and np.dtype(name).kind in "biuf"
+    except (TypeError, ValueError):
+        return False
+
+
+def plain_labels(values: np.ndarray) -> np.ndarray:
+    """Labels as numbers or text."""
+    return values if values.dtype.kind in "biuf" else np.asarray([str(value) for value in values])

@@ -1,0 +1,312 @@
+"""The one loop that fits: every method, in this process or on workers, with a run in memory or in a folder.
+
+`drive` opens the rows, writes the header, calls the method's steps, commits after each, and cleans up; `resume` carries
+on from the last commit. What differs between methods is behind `dtree.methods.contract`, what differs between places is
+behind `dtree.runs.store` and `dtree.engine.workers`.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from dtree.data import Source, open_source
+from dtree.data.chunks import chunk_rows_for
+from dtree.engine.rows import open_rows
+from dtree.engine.workers import workers_of
+from dtree.methods import method_named
+from dtree.methods.contract import Job, Leaves, Method
+from dtree.methods.fitted_checks import checked_fitted, checked_settings, one_sentence
+from dtree.runs.commit import room_on_disk, take_place
+from dtree.runs.folder import FolderStore
+from dtree.runs.header import Header
+from dtree.runs.memory import MemoryStore
+from dtree.runs.run import Run, begin_at, is_run, unfinished
+
+OnProgress = Callable[[Any], None]
+_MOST_NAMES = 1_000_000  # names of more rows than that are not kept in the header
+
+
+class Given(NamedTuple):
+    """What is fitted."""
+
+    data: Any  # a path, an array, a sparse matrix, a frame, a Dask collection, or a source that is open already
+    labels_column: str | None = None  # not a feature; the run remembers it
+    weight: np.ndarray | None = None  # (n,) for rows in this process
+    reduction: Any = None  # instead of data: what has the `statistics`, `model` and `columns` of clusters as leaves
+    chunk_bytes: int | None = None  # of a chunk as float64
+    notes: Mapping[str, Any] = {}  # kept in the header
+    random_state: int | None = None  # the number behind the seed, as the user gave it; kept in the header
+
+
+class Place(NamedTuple):
+    """Where the run is made, and who does the work."""
+
+    out: str | os.PathLike[str] | None = None  # None: nothing is left on disk
+    overwrite: bool = False
+    client: Any = None  # a distributed.Client; its workers must see `out` and the data under the same names
+
+
+IN_MEMORY = Place()
+
+
+def drive(
+    method: Method,
+    settings: Any,
+    given: Given,
+    place: Place = IN_MEMORY,
+    seed: int = 0,
+    progress: OnProgress | None = None,
+) -> Run:
+    """Fit `method` and return the finished run.
+
+    The answer does not depend on the place: neither on whether the run is in memory or in a folder, nor on the number
+    of workers. If anything fails after the first commit, `resume(out)` carries on.
+    """
+    if place.out is not None:
+        folder = begin_at(place.out, place.overwrite)
+        with _nothing_half_made(folder):
+            job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
+        try:
+            return _to_the_end(job, run, place.client, progress)
+        except ValueError:
+            if method.parts(job) and not run.store.names("parts"):  # parts that cannot even start leave nothing behind
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+    if place.client is None and (not method.in_passes or _is_in_memory(given.data)):
+        job, run = _begin(method, settings, given, place, seed, MemoryStore())
+        return _to_the_end(job, run, None, progress)
+    with tempfile.TemporaryDirectory(prefix="dtree-run-") as temporary:
+        job, run = _begin(method, settings, given, place, seed, FolderStore(Path(temporary) / "run"))
+        return _to_the_end(job, run, place.client, progress).in_memory(method)
+
+
+def resume(path: str | os.PathLike[str], client: Any = None, progress: OnProgress | None = None) -> Run:
+    """Carry a run on from its last commit; a finished run is returned as it is."""
+    run = Run.open(unfinished(path))
+    if run.header.done:
+        checked_fitted(run)
+        return run
+    job = job_of(run)
+    if not run.store.has("prepared") or not (run.checkpoints() or job.method.parts(job)):
+        raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
+    _check_checkpoints(job, run)
+    return _to_the_end(job, run, client, progress)
+
+
+def _check_checkpoints(job: Job, run: Run) -> None:
+    """One sentence unless everything that the run will go on from is what it says it is."""
+    for number in run.checkpoints():
+        state = job.state(number)
+        with one_sentence(run):
+            if state.number != number:
+                raise ValueError(f"its checkpoint {number} says that it is number {state.number}")
+            job.method.check_state(job, state)
+    for number in range(job.method.parts(job)):
+        part = job.newest_part(number)
+        if part is not None:
+            with one_sentence(run):
+                job.method.check_part(job, number, part)
+
+
+def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) -> Run:
+    """A run in memory whose parts go on from where those of a finished one stopped, under settings that want more."""
+    header = msgspec.structs.replace(
+        header, settings=in_words(settings), run_id=uuid.uuid4().hex, source=None, status="running", results=None,
+        arrays={},
+    )  # fmt: skip
+    run = Run.create(MemoryStore(), header)
+    run.store.put("settings", settings)
+    run.store.put("prepared", prepared)
+    for number, part in enumerate(parts):
+        run.store.put(f"parts/{number:04d}/gen-{part.number:08d}", part)
+    return _to_the_end(job_of(run), run, None, None)
+
+
+def job_of(run: Run, with_rows: bool = True) -> Job:
+    """The job of a run in a folder; without its rows also when they are gone.
+
+    It has an identity of its own: what this process remembers of a run with the same number, which may have been
+    changed or copied since, is not believed.
+    """
+    header = run.header
+    method = method_named(header.method, run.location)
+    settings = checked_settings(run)
+    source: Any = Leaves((header.n_rows, header.n_features))
+    if header.source is not None and with_rows:
+        try:
+            source = Source.from_record(header.source)
+        except ValueError as problem:
+            raise ValueError(f"{run.location} is damaged: {problem}") from None
+        if source.shape != (header.n_rows, header.n_features):
+            raise ValueError(
+                f"{run.location} is damaged: its source has not the rows and features that it was begun with"
+            )
+    chunk_rows = header.chunk_rows or source.shape[0]
+    return Job(method, settings, header.seed, source, run.store, uuid.uuid4().hex, chunk_rows)
+
+
+def _begin(
+    method: Method, settings: Any, given: Given, place: Place, seed: int, store: MemoryStore | FolderStore
+) -> tuple[Job, Run]:
+    """Open the rows, let the method prepare itself, write the header and the first checkpoint."""
+    began = time.monotonic()
+    reduction = given.reduction
+    if reduction is not None:
+        source: Any = Leaves((reduction.statistics.shape[0], reduction.columns.shape[0]), name="atoms")
+    elif isinstance(given.data, str | os.PathLike) and is_run(given.data):
+        source, reduction = _clusters_of(given.data, method)
+    elif isinstance(store, FolderStore):
+        source = open_rows(given.data, store.path / "staged", place.client, labels_column=given.labels_column)
+    else:
+        source = open_source(given.data, labels_column=given.labels_column)
+    if given.weight is not None and method.in_passes and not store.in_memory:
+        raise ValueError("sample_weight works for arrays in this process only: leave out client, out and paths")
+    n, d = source.shape
+    chunk_rows = n
+    if reduction is None:
+        chunk_rows = min(chunk_rows_for(source, _worker_memory(place.client), given.chunk_bytes), n)
+    names = source.row_names if n <= _MOST_NAMES else None
+    header = Header(
+        method=method.name,
+        settings=in_words(settings),
+        data=source.name,
+        n_rows=n,
+        n_features=d,
+        seed=seed,
+        random_state=given.random_state,
+        source=None if store.in_memory else source.record(),
+        chunk_rows=chunk_rows,
+        labels_column=given.labels_column,
+        feature_names=list(source.columns) or None,
+        row_names=None if names is None else list(names),
+        notes=dict(given.notes),
+    )
+    job = Job(method, settings, seed, source, store, header.run_id, chunk_rows, given.weight, reduction)
+    workers = workers_of(place.client)
+    prepared = method.prepare(job, workers)
+    header = msgspec.structs.replace(header, fingerprint=prepared.fingerprint, seconds=time.monotonic() - began)
+    run = Run.create(store, header)
+    store.put("settings", settings)
+    store.put("prepared", prepared)
+    if not method.parts(job):
+        run.commit(0, method.start(job, workers))
+    return job, run
+
+
+def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, Any]:
+    """The clusters of a finished Bayes-K-means run as the leaves of another method."""
+    run = Run.open(path)
+    made_by = method_named(run.header.method, run.location)
+    if not method.takes_runs:
+        raise ValueError(f"{path} is a dtree run, not data; open it with dtree.open or 'dtree info'")
+    if not run.header.done:
+        raise ValueError(f"{path} is not finished: resume it first")
+    if not made_by.name.startswith("bayes-kmeans"):
+        raise ValueError(f"{path} is a run of '{made_by.name}', which has no clusters to work on: use 'dtree fit'")
+    fitted, header = checked_fitted(run), run.header
+    shape = (fitted.statistics.shape[0], header.n_features)
+    return Leaves(shape, tuple(header.feature_names or ()), str(path)), fitted
+
+
+def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:
+    method, began = job.method, time.monotonic()
+    workers = workers_of(client, getattr(job.settings, "n_jobs", 1))
+    state: Any = None
+    if method.parts(job):
+        # Again when the twin of a task, on a worker that was taken for dead, was first to commit, but came less far.
+        while waiting := [(job, part) for part in range(method.parts(job)) if not _part_done(job, part)]:
+            for _, event in workers.streams(advance_task, waiting, lambda found: not found[0]):
+                if progress is not None:
+                    progress(event)
+    else:
+        number = run.checkpoints()[-1]
+        state = run.store.get(f"checkpoints/gen-{number:08d}", method.State)
+        while not method.over(job, state):
+            state = method.step(job, workers, state)
+            run.commit(state.number, state, method.keep(state))
+            event = method.told(state)
+            if progress is not None and event is not None:
+                progress(event)
+    with room_on_disk(run.location):
+        fitted = method.finish(job, workers, state)
+        if run.path is not None:
+            method.also_write(fitted, run.path)
+        run.finish(fitted, time.monotonic() - began)
+    if run.path is not None:
+        final = take_place(run.path)
+        if final != run.path:
+            return Run.open(final)
+    return run
+
+
+# Parts that move on their own ----------------------------------------------------------------------------------------
+
+
+def _part_done(job: Job, number: int) -> bool:
+    part = job.newest_part(number)
+    return part is not None and job.method.part_over(job, part)
+
+
+def advance_task(job: Job, number: int) -> tuple[bool, Any]:
+    """The next block of a part: read where it stands, move on, commit. Returns whether it is over, and an event.
+
+    A block's state and what it keeps are one record, so that a twin of this task on another worker cannot mix the two.
+    Of all but the newest two blocks only what they keep stays.
+    """
+    store = job.store
+    part, event = job.method.advance(job, number, job.newest_part(number))
+    store.put(f"parts/{number:04d}/gen-{part.number:08d}", part)
+    for old in job.blocks(number, "gen")[:-2]:
+        if job.method.Kept is not type(None):
+            store.put(old.replace("/gen-", "/kept-"), store.get(old, job.method.Part).kept)
+        store.drop(old)
+    return job.method.part_over(job, part), event
+
+
+def in_words(settings: Any) -> dict[str, Any]:
+    """Settings as a person reads them in the header; the record `settings` has them to the last bit."""
+    values = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    plain = bool | int | float | str | None
+    return {name: value if isinstance(value, plain) else str(value)[:200] for name, value in values.items()}
+
+
+# Places --------------------------------------------------------------------------------------------------------------
+
+
+def _worker_memory(client: Any) -> int | None:
+    """Bytes of the smallest worker, or None when this process does the work."""
+    if client is None:
+        return None
+    from dtree.engine.cluster import worker_memory  # which loads dask
+
+    return worker_memory(client)
+
+
+def _is_in_memory(data: Any) -> bool:
+    return not (isinstance(data, str | os.PathLike) or hasattr(data, "dask")) or getattr(data, "kind", "") == "memory"
+
+
+@contextmanager
+def _nothing_half_made(out: Path) -> Iterator[None]:
+    """Make the folder, and take away what was made when the run does not get as far as its first checkpoint."""
+    before = out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    known = set(out.iterdir())
+    try:
+        with room_on_disk(out, "fit again, nothing was kept"):
+            yield
+    except BaseException:
+        for made in set(out.iterdir()) - known:
+            shutil.rmtree(made, ignore_errors=True) if made.is_dir() else made.unlink(missing_ok=True)
+        if not before:
+            shutil.rmtree(out, ignore_errors=True)
+        raise

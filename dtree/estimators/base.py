@@ -1,0 +1,178 @@
+"""What all estimators share: seed, settings, rows and their names, client, clone, score, save and open."""
+
+import inspect
+import os
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from dtree.core.families import Family, family_type
+from dtree.core.names import Named
+from dtree.data import Source, in_memory, open_source
+from dtree.estimators.rows import checked_rows
+from dtree.methods import method_named
+from dtree.methods.contract import seed_of as seed_of
+from dtree.methods.contract import used_columns
+from dtree.methods.fitted_checks import checked_fitted, checked_settings
+from dtree.methods.settings import checked
+
+DEPRECATED = "deprecated"  # the default of a parameter that has a new name
+
+
+def is_elsewhere(X: Any) -> bool:
+    """Whether rows are a file, an open source or a Dask collection rather than an array."""
+    return isinstance(X, str | os.PathLike | Source) or hasattr(X, "dask")
+
+
+class Estimator(BaseEstimator):
+    """Base of all estimators. A subclass names its method and says what its attributes are (`_take`)."""
+
+    _method_name: ClassVar[str]
+    _old_names: ClassVar[dict[str, str]] = {}  # parameters of the last version and what they are called now
+
+    def _keep(self, given: dict[str, Any]) -> None:
+        """Store the parameters of a constructor, its `locals()`, each under its own name as scikit-learn wants."""
+        names = inspect.signature(type(self)).parameters
+        self.__dict__.update({name: value for name, value in given.items() if name in names})
+
+    # Fitting --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _method(self) -> Any:
+        return method_named(self._method_name)
+
+    def _settings(self) -> Any:
+        """The parameters as the method's checked record; old names are understood, with a warning."""
+        kind = self._method.Settings
+        given = {name: getattr(self, name) for name in kind.__struct_fields__ if hasattr(self, name)}
+        for old, new in self._old_names.items():
+            value = getattr(self, old)
+            if isinstance(value, str) and value == DEPRECATED:
+                continue
+            warnings.warn(f"{old} is now called {new}; the old name goes in the next version", FutureWarning, 3)
+            given[new] = value
+        return checked(kind, given)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to the rows of X (n, d): an array, a sparse matrix, a data frame, a Dask collection or the path of a
+        file.
+
+        A row of weight w (a whole number) stands for w equal rows; weights are for rows in this process.
+        """
+        from dtree.engine.drive import Given, Place, drive  # dask is loaded only when it is asked for
+
+        settings = self._settings()
+        self._forget()
+        place = Place(getattr(self, "out", None), client=getattr(self, "client", None))
+        if sample_weight is not None and is_elsewhere(X) and self._method.in_passes:
+            raise ValueError("sample_weight works for arrays in this process only: leave out client, out and paths")
+        data = X if is_elsewhere(X) else self._checked_source(X)
+        progress = getattr(self, "progress", None)
+        number = self.random_state if isinstance(self.random_state, int | np.integer) else None
+        given = Given(data, weight=sample_weight, random_state=None if number is None else int(number))
+        run = drive(self._method, settings, given, place, self._method.seed_of(self.random_state), progress)
+        self._become(run)
+        return self
+
+    def _checked_source(self, X: Any) -> Any:
+        """Rows in memory, checked for the family, their names remembered."""
+        rows = self._validated(X, reset=True)
+        names = getattr(self, "row_names_", None), getattr(self, "feature_names_in_", None)
+        return open_source(Named(rows, *names))
+
+    def _validated(self, X: Any, reset: bool) -> Any:
+        """Rows of X after checking them; names and number of features are remembered (`reset`) or compared."""
+        return checked_rows(self, X, reset)
+
+    def _forget(self) -> None:
+        """Leave nothing of an earlier fit."""
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        self.__dict__.pop("_run", None)
+
+    def _become(self, run: Any) -> Self:
+        """Become the estimator of a finished run."""
+        header, fitted = run.header, checked_fitted(run)
+        self._run = run
+        self.n_features_in_ = header.n_features
+        for name, values in (("feature_names_in_", header.feature_names), ("row_names_", header.row_names)):
+            if values is not None:
+                setattr(self, name, np.array(values, dtype=object))
+        self.columns_ = fitted.columns
+        self._take(fitted)
+        return self
+
+    def _take(self, fitted: Any) -> None:
+        """Set the fitted attributes."""
+        raise NotImplementedError
+
+    def _row_array(self, name: str) -> np.ndarray:
+        values = self._run.row_array(name)
+        if values is None:
+            raise ValueError(f"{self._run.location} is damaged: its {name} are missing")
+        return np.asarray(values).astype(np.int64)
+
+    def _finished_run(self) -> Any:
+        """The run behind this estimator, for saving."""
+        return self._run
+
+    @classmethod
+    def from_run(cls, run: Any) -> Self:
+        """The fitted estimator of a finished run, with the parameters it was fitted with."""
+        settings = checked_settings(run)
+        known = cls().get_params(deep=False)
+        given = {name: getattr(settings, name) for name in settings.__struct_fields__ if name in known}
+        return cls(**given)._become(run)
+
+    # Rows -----------------------------------------------------------------------------------------------------------
+
+    def _data(self, X: Any) -> Any:
+        """New rows in memory with their names, features of a file in the order of the fit."""
+        check_is_fitted(self)
+        if is_elsewhere(X) and not hasattr(X, "dask"):
+            X = open_source(X).with_columns_of(*self._features())
+        return in_memory(X)
+
+    def _features(self) -> tuple[tuple[str, ...], int]:
+        """Names of the features that the fit saw, if they had any, and how many there were."""
+        return tuple(str(name) for name in getattr(self, "feature_names_in_", ())), self.n_features_in_
+
+    def _rows(self, X: Any) -> Any:
+        """New rows as float64 or CSR, features in the order of the fit, all columns."""
+        return self._validated(self._data(X), reset=False)
+
+    def _used_rows(self, X: Any) -> Any:
+        """The columns of new rows that the model uses."""
+        return used_columns(self._rows(X), self.columns_)
+
+    # What follows from the rest -------------------------------------------------------------------------------------
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log predictive density of the rows of X."""
+        return float(self.score_samples(X).mean())  # type: ignore[attr-defined]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_run")
+
+    def __sklearn_clone__(self) -> Self:
+        """A client is a connection, which cannot be copied: clones share it.
+
+        >>> from dtree import BHC
+        >>> connection = object()  # stands for a distributed.Client
+        >>> clone(BHC(client=connection, cut=0.9)).client is connection
+        True
+        """
+        settings: dict[str, Any] = self.get_params(deep=False)
+        shared = {"client": settings.pop("client")} if "client" in settings else {}
+        copies = {name: clone(value, safe=False) for name, value in settings.items()}
+        return type(self)(**copies, **shared)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kind: type[Family] = family_type(getattr(self, "family", "gaussian"))
+        tags.input_tags.sparse = kind.accepts_sparse
+        tags.input_tags.positive_only = kind.value_kind != "real"
+        return tags

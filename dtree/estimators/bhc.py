@@ -1,0 +1,123 @@
+"""`BHC`, and what it shares with the other estimators that are one tree over their rows."""
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClusterMixin
+
+from dtree.core.families import Family
+from dtree.core.model import Model
+from dtree.core.priors import Prior
+from dtree.core.tree import Tree
+from dtree.estimators.base import Estimator
+from dtree.hierarchy.predictive import log_mixture_density
+from dtree.hierarchy.statistics import cluster_statistics
+from dtree.methods.bhc import Fitted
+from dtree.methods.tree_predictive import Mixture, log_probabilities, mixture_of
+
+
+class TreeEstimator(ClusterMixin, Estimator):
+    """What follows from a tree over atoms: a subclass has `model_` and `tree_`, and says what its leaves are."""
+
+    model_: Model
+    tree_: Tree
+    _mixture: Mixture | None  # made when it is first asked for, since a large tree has many nodes
+
+    def _leaves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics (m, s) and clusters (m,) of the leaves."""
+        raise NotImplementedError
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Log probability (n, k) that each row belongs to each cluster, given that it belongs to one of them."""
+        rows = self._used_rows(X)
+        atoms, leaf_clusters = self._leaves()
+        return log_probabilities(self.model_, cluster_statistics(leaf_clusters, atoms), rows)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability (n, k) that each row belongs to each cluster, given that it belongs to one of them."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable cluster (n,) of each row."""
+        return np.argmax(self.predict_log_proba(X), axis=1)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log predictive density (n,) of each row: a mixture over all nodes and a new cluster, normalised."""
+        rows = self._used_rows(X)
+        if self._mixture is None:
+            self._mixture = mixture_of(self.model_, self.tree_, self._leaves()[0])
+        return log_mixture_density(self.model_.family, rows, *self._mixture)
+
+
+class BHC(TreeEstimator):
+    """Bayesian hierarchical clustering [HG05]: the number of clusters, the tree above them, and how sure it is.
+
+    Parameters
+    ----------
+    family : what one cluster looks like: a name ("gaussian", "gaussian-diag", "bernoulli", "multinomial", "poisson"),
+        whose hyperparameters are then chosen by the evidence, or an object such as `dtree.Gaussian(...)`.
+    prior : prior over partitions: "dp" or "nggp", fitted likewise, or an object such as `dtree.DirichletProcess(2.0)`.
+    method : "exact" scores every pair of nodes; "randomized" is O(n log n) and approximate.
+    optimize : learn alpha and all family hyperparameters by climbing the evidence bound.
+    coarsening : zeta in (0, 1]; below 1 the likelihood is raised to that power, which gives fewer, coarser clusters
+        when real clusters do not follow the family. Bound and density are then those of the coarsened model.
+    cut : probability above which a node is one cluster.
+    subset : how many rows the randomised method clusters exactly at a time.
+    random_state : used by the randomised method only.
+    client : a `distributed.Client` whose workers score the pairs of rows of the exact method; the tree is the same.
+    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
+
+    Attributes
+    ----------
+    labels_, n_clusters_ : the clusters, cut where a node's probability of being one cluster reaches `cut`.
+    tree_, linkage_ : the `Tree`, and the same as a SciPy linkage matrix.
+    log_evidence_bound_ : lower bound on the log evidence of the data.
+    family_, prior_ : the model with its hyperparameters. columns_ : the columns it uses.
+    atoms_ : statistics (m, s) of the leaves. bound_trace_ : bounds while optimising.
+    feature_names_in_, row_names_ : names, when X has any: columns and index of a data frame, `var_names` and
+        `obs_names` of an AnnData-like object.
+
+    >>> import numpy as np
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (0.0, 12.0)])
+    >>> model = BHC().fit(X)
+    >>> model.n_clusters_
+    2
+    >>> model.predict([[0.0, 0.5], [11.0, 12.0]]).tolist()
+    [0, 1]
+    """
+
+    _method_name = "bhc"
+
+    def __init__(
+        self,
+        family: str | Family = "gaussian",
+        prior: str | Prior = "dp",
+        *,
+        method: str = "exact",
+        optimize: bool = False,
+        coarsening: float = 1.0,
+        cut: float = 0.5,
+        subset: int = 500,
+        random_state: int | None = None,
+        client: Any = None,
+        out: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    def _take(self, fitted: Fitted) -> None:
+        self.model_ = fitted.model
+        self.family_, self.prior_ = fitted.model.family, fitted.model.prior
+        self.atoms_, self.tree_, self.bound_trace_ = fitted.atoms, fitted.tree, fitted.bound_trace
+        self.linkage_ = fitted.tree.to_linkage()
+        self.log_evidence_bound_ = fitted.log_evidence_bound
+        self._leaf_clusters, self._mixture = fitted.tree.cut(fitted.cut), None
+        self.n_clusters_ = int(self._leaf_clusters.max()) + 1
+        self.labels_ = self._row_array("labels")
+        leaves = self._run.row_array("leaves")
+        held = np.arange(self.labels_.shape[0]) if leaves is None else np.flatnonzero(np.asarray(leaves) >= 0)
+        if not np.array_equal(self.labels_[held], self._leaf_clusters):
+            raise ValueError(f"{self._run.location} is damaged: its labels do not follow from its tree")
+
+    def _leaves(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.atoms_, self._leaf_clusters

@@ -1,0 +1,214 @@
+"""`DPMixtureMCMC`."""
+
+import os
+from types import SimpleNamespace
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+from sklearn.base import ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dtree.core.families import DiagonalGaussian, Family  # noqa: F401  (the example needs the first)
+from dtree.core.model import Model
+from dtree.core.priors import DirichletProcess, Prior
+from dtree.core.tree import Tree
+from dtree.estimators.base import Estimator, seed_of
+from dtree.estimators.rows import checked_atoms
+from dtree.mcmc.credibility import Credibility, node_credibility
+from dtree.mcmc.point_estimate import coclustering, sparse_coclustering
+from dtree.mcmc.posterior import as_datatree, summary_of, tree_at_medians
+from dtree.mcmc.predictive import log_density_over_draws, log_membership_at
+from dtree.methods.chain_records import Fitted
+from dtree.methods.chains import Settings
+
+_MOST_ROWS_TOGETHER = 20_000  # an n x n matrix of 3 GB
+
+
+class DPMixtureMCMC(ClusterMixin, Estimator):
+    """Mixture with an unknown number of clusters, sampled by MCMC over partitions.
+
+    Parameters
+    ----------
+    sampler : "tgmcmc" (guided by a tree, exact), "gibbs", "split-merge", "slice", "gibbs-subset", "split-merge-subset",
+        or "tgmcmc-paper" (as printed in [LC15], biased).
+    family, prior : names, whose hyperparameters are then chosen by the evidence, or objects, as for `dtree.BHC`.
+    chains, draws, warmup, thin : how many chains, kept draws per chain, sweeps before the first (None: half of draws,
+        at least 100), and sweeps per kept draw.
+    resample_hyperparameters : sample alpha (and sigma) along with the partition; u is always sampled.
+    coarsening : power of the likelihood in (0, 1]; below 1 all results are those of the coarsened posterior.
+    loss : what `labels_` minimises in expectation, "vi" or "binder".
+    n_jobs : chains run at the same time, in threads. Results do not depend on it.
+    random_state : seed; the same seed gives the same draws, bit for bit, in this process or on any number of workers.
+    client : a `distributed.Client` whose workers run the chains, each a task that can be resumed.
+    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none. Workers must see it under
+        the same name.
+
+    Attributes
+    ----------
+    posterior_ : xarray DataTree in ArviZ's schema: n_clusters, log_joint and the prior's parameters by chain and draw.
+    partitions_ : (chain, draw, row) labels. labels_, n_clusters_ : the point estimate.
+    checkpoints_ : where each chain stopped, as plain arrays; `more_draws` goes on from there.
+    family_, prior_ : the model the chains started from. columns_ : the columns it uses (a Gaussian given by name leaves
+        out constant ones). atoms_ : statistics (m, s) of the leaves.
+    tree_ : a tree over the leaves; `credibility()` says how often the leaves below each of its nodes were one cluster.
+    feature_names_in_, row_names_ : names, when the rows have any: columns and index of a frame, header and names of a
+        file.
+
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (15, 2)) for c in (0.0, 12.0)])
+    >>> family = DiagonalGaussian(mean=[6.0, 6.0], strength=0.05, shape=3.0, rate=[3.0, 3.0])
+    >>> model = DPMixtureMCMC(family=family, chains=2, draws=30, warmup=20, random_state=0).fit(X)
+    >>> model.n_clusters_, model.partitions_.shape
+    (2, (2, 30, 30))
+    >>> {"n_clusters", "log_joint", "alpha"} <= set(model.posterior_["posterior"].data_vars), "r_hat" in model.summary()
+    (True, True)
+    >>> together = model.coclustering()  # (30, 30); coclustering(least=0.1) is sparse
+    >>> bool(together[:15, :15].mean() > 0.9), bool(together[:15, 15:].mean() < 0.1)
+    (True, True)
+    >>> model.set_params(loss="binder").fit(X).n_clusters_
+    2
+    >>> bool(model.credibility().cluster.max() > 0.5)  # the share of draws in which a branch of tree_ is one cluster
+    True
+    """
+
+    _method_name = "chains"
+
+    def __init__(
+        self,
+        sampler: str = "tgmcmc",
+        family: str | Family = "gaussian",
+        prior: str | Prior = "dp",
+        *,
+        chains: int = 4,
+        draws: int = 1000,
+        warmup: int | None = None,
+        thin: int = 1,
+        resample_hyperparameters: bool = True,
+        coarsening: float = 1.0,
+        loss: str = "vi",
+        n_jobs: int = 1,
+        random_state: int | None = None,
+        client: Any = None,
+        out: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    def fit_atoms(self, atoms: Any) -> Self:
+        """Run the chains over atoms (m, s), rows of additive statistics of `family` (an object), such as the
+        `statistics_` of a `BayesKMeans` with the same family and coarsening: any number of rows as a few thousand
+        leaves."""
+        from dtree.engine.drive import Given, Place, drive  # dask is loaded only when it is asked for
+
+        settings = msgspec.structs.replace(self._settings(), family=None, coarsening=None)
+        if not isinstance(self.family, Family):
+            raise ValueError(
+                "atoms are statistics of one family: give it as an object, e.g. the family_ of the reduction"
+            )
+        atoms = checked_atoms(self.family, atoms)
+        self._forget()
+        model = Model(self.family, DirichletProcess(), self.coarsening)  # the settings have a prior of their own
+        # Leaves that are no rows, with what a run of Bayes K-means says of its clusters.
+        leaves = SimpleNamespace(statistics=atoms, model=model, columns=np.arange(self.family.n_features))
+        run = drive(
+            self._method,
+            settings,
+            Given(None, reduction=leaves),
+            Place(self.out, client=self.client),
+            seed_of(self.random_state),
+        )
+        return self._become(run)
+
+    def more_draws(self, draws: int) -> Self:
+        """Go on from where the chains stopped; the draws are those of a run that never stopped.
+
+        The model is then one of the rows with a positive weight, and is kept in memory; a run in `out` stays as it is.
+        """
+        check_is_fitted(self)
+        if self.client is not None:
+            raise ValueError("more_draws goes on in this process: set client to None first")
+        if draws < 1:
+            raise ValueError(f"draws must be at least 1, got {draws}")
+        from dtree.engine.drive import go_on
+
+        fitted, held = self._fitted, self._row_array("leaves") >= 0
+        settings = msgspec.structs.replace(
+            self._run.store.get("settings", Settings),
+            draws=fitted.draws.log_joint.shape[1] + draws, warmup=fitted.warmup, loss=self.loss, n_jobs=self.n_jobs,
+        )  # fmt: skip
+        names = getattr(self, "row_names_", None)
+        header = msgspec.structs.replace(
+            self._run.header, n_rows=int(held.sum()), row_names=None if names is None else list(names[held])
+        )
+        return self._become(go_on(header, settings, *self._method.again(fitted)))
+
+    def _take(self, fitted: Fitted) -> None:
+        self._fitted = fitted
+        self._tree: Tree | None = None
+        self.model_: Model = fitted.model
+        self.family_, self.prior_, self.atoms_ = fitted.model.family, fitted.model.prior, fitted.atoms
+        self.partitions_ = fitted.draws.labels
+        self.posterior_ = as_datatree(fitted.model.prior, fitted.draws)
+        self.checkpoints_ = fitted.stops
+        self.labels_ = self._row_array("labels")
+        self.n_clusters_ = int(fitted.leaf_clusters.max()) + 1
+
+    @classmethod
+    def from_run(cls, run: Any) -> Self:
+        """The fitted estimator of a finished run; what its settings left open is what the run found."""
+        model = super().from_run(run)
+        open_ones = [name for name in ("family", "prior", "coarsening") if getattr(model, name) is None]
+        return model.set_params(**{name: getattr(model.model_, name) for name in open_ones})
+
+    # After the fit --------------------------------------------------------------------------------------------------
+
+    def summary(self) -> Any:
+        """Mean, deviation, R-hat and effective sample sizes of the scalar draws, by arviz_stats."""
+        check_is_fitted(self)
+        return summary_of(self.posterior_)
+
+    def coclustering(self, rows: Any = None, least: float | None = None) -> Any:
+        """Posterior probability that two rows are in one cluster, for all rows or those with the given numbers.
+
+        An array (n, n); with `least` a SciPy sparse array of the probabilities that are at least so large, which has
+        room for far more rows. Over atoms, it is the matrix of the atoms.
+        """
+        check_is_fitted(self)
+        labels = self._fitted.partitions
+        labels = labels if rows is None else labels[:, np.asarray(rows)]
+        if least is not None:
+            return sparse_coclustering(labels, least)
+        if labels.shape[1] > _MOST_ROWS_TOGETHER:
+            raise ValueError(
+                f"a matrix of {labels.shape[1]} x {labels.shape[1]} is too large: pass the numbers of at most "
+                f"{_MOST_ROWS_TOGETHER} rows, or least=0.1 for a sparse matrix"
+            )
+        return coclustering(labels)
+
+    @property
+    def tree_(self) -> Tree:
+        """A tree over all leaves, at the medians of the sampled hyperparameters: exact BHC, or incremental beyond 5,000
+        leaves."""
+        check_is_fitted(self)
+        if self._tree is None:
+            self._tree = tree_at_medians(self.model_, self.atoms_, self._fitted.priors)
+        return self._tree
+
+    def credibility(self, tree: Tree | None = None) -> Credibility:
+        """For every node of a tree over the leaves (by default `tree_`), the share of the draws in which all leaves
+        below it are in one cluster (`together`), and in which they are a cluster by themselves (`cluster`)."""
+        check_is_fitted(self)
+        return node_credibility(self.tree_ if tree is None else tree, self._fitted.partitions)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability (n, k) that each row belongs to each cluster of `labels_`, given that it belongs to one."""
+        rows = self._used_rows(X)
+        return np.exp(log_membership_at(self.model_, self.atoms_, self._fitted.leaf_clusters, rows))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable cluster (n,) of each row among those of `labels_`."""
+        return np.argmax(self.predict_proba(X), axis=1)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log predictive density (n,) of each row, averaged over (at most 100, evenly chosen) draws."""
+        rows = self._used_rows(X)
+        return log_density_over_draws(self.model_, self.atoms_, self._fitted.partitions, self._fitted.priors, rows)

@@ -1,0 +1,54 @@
+"""The one survey of the rows of a job: every row checked, moments, a sample and a fingerprint, chunk by chunk."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dtree.core.families import Family, Moments, family_type
+from dtree.core.priors import prior_of
+from dtree.kmeans.fit import sample_size
+from dtree.kmeans.survey import Survey, combine_surveys, share_of_sample, survey_chunk
+from dtree.methods.contract import Job, Workers
+
+
+def survey_of(job: Job, workers: Workers, family: str | Family, sample_rows: int | None = None) -> Survey:
+    """The first pass over the data; `sample_rows` None for as many as a start needs."""
+    kind = family_type(family)
+    prior_of(getattr(job.settings, "prior", "dp"))  # a misspelt name must not wait for a pass
+    if job.source.is_sparse and not kind.accepts_sparse:
+        raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
+    n, d = job.source.shape
+    most = min(sample_size(d, _width(family, d), n) if sample_rows is None else sample_rows, n)
+    share = share_of_sample(most, job.chunk_rows, n)
+    arguments = [(job, kind, chunk, share) for chunk in job.chunks]
+    return workers.map_reduce(survey_task, arguments, combine_surveys_task, (most,))
+
+
+def _width(family: str | Family, d: int) -> int:
+    """Statistics per row."""
+    if not isinstance(family, Family):
+        kind = family_type(family)
+        covariance = np.eye(d) if kind.needs_covariance else None
+        family = kind.defaults(Moments(2.0, np.full(d, 0.5), np.ones(d), covariance))
+    return family.statistics(np.zeros((1, family.n_features))).shape[1]
+
+
+def survey_task(job: Job, kind: type[Family], chunk: int, sample_rows: int) -> Survey:
+    """Check one chunk and take its moments and sample."""
+    start, stop = job.bounds(chunk)
+    return survey_chunk(job.source.read(start, stop), kind, job.seed, chunk, start, sample_rows)
+
+
+def combine_surveys_task(sample_rows: int, parts: Sequence[Survey]) -> Survey:
+    """Join the surveys of up to eight chunks or groups of chunks."""
+    return combine_surveys(parts, sample_rows)
+
+
+def fingerprint(source: Any, survey: Survey) -> str:
+    """A hash of shape, type and moments: it changes when any value does, for the price of the first pass."""
+    digest = hashlib.sha256(f"{source.shape} {source.dtype}".encode())
+    for column in (survey.mean, survey.second, survey.low, survey.high):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,178 @@
+"""Named arrays in one zarr v3 group, written plainly and read back suspiciously.
+
+Arrays are int64 or float64 (or an unsigned type, for many small numbers), little-endian and without a compressor, so
+that what an array declares can be compared with what lies on the disk before anything is allocated; the group's header
+lists every array with its shape, type and SHA-256.
+(A missing chunk reads as fill values in zarr: presence is no proof, the hash is.) Any zarr reader opens the result.
+"""
+
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dtree.core.memory import require_memory
+
+HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
+_FILL = {"int64": -1, "float64": math.nan, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0}
+_TYPES: dict[str, np.dtype] = {name: np.dtype(name).newbyteorder("<") for name in _FILL}
+# The latter for single bytes.
+_PLAIN = ([{"name": "bytes", "configuration": {"endian": "little"}}], [{"name": "bytes"}])
+_AS_IT_IS: dict[str, Any] = {"compressors": None, "config": {"write_empty_chunks": True}}
+_CHUNK_BYTES = 64 << 20
+_LARGEST_HEADER = 256 << 20
+_MOST_FILES = 20_000_000  # a run of 10^12 rows has fewer shards of labels
+_ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+){0,5}")
+
+
+def write_group(folder: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
+    """Write arrays (name `group/array`) and the header into an empty folder."""
+    import zarr
+
+    root = zarr.create_group(store=folder, zarr_format=3)
+    listing = write_arrays(root, arrays)
+    root.attrs[HEADER] = {**header, "arrays": listing}
+
+
+def write_arrays(root: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Write arrays into a zarr group, in place of earlier ones; returns their listing for the header."""
+    contents = {name: _as_stored(name, values) for name, values in arrays.items()}
+    for name, values in contents.items():
+        row_bytes = max(1, values.itemsize * math.prod(values.shape[1:]))
+        rows_per_chunk = min(max(1, values.shape[0]), max(1, _CHUNK_BYTES // row_bytes))
+        chunks, fill = (rows_per_chunk, *(max(1, size) for size in values.shape[1:])), _FILL[values.dtype.name]
+        array = root.create_array(
+            name, shape=values.shape, dtype=values.dtype, chunks=chunks, fill_value=fill, overwrite=True, **_AS_IT_IS
+        )
+        if values.size:
+            array[...] = values
+    return {name: _listing(values) for name, values in contents.items()}
+
+
+def _as_stored(name: str, values: np.ndarray) -> np.ndarray:
+    if not _ARRAY_NAME.fullmatch(name):
+        raise ValueError(f"'{name}' is not a name for an array in a run")
+    values = np.asarray(values)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"the array '{name}' of type {values.dtype} cannot be stored in a run")
+    wide = "float64" if values.dtype.kind == "f" else "int64"
+    return np.ascontiguousarray(np.atleast_1d(values), dtype=_TYPES.get(values.dtype.name, _TYPES[wide]))
+
+
+def _listing(values: np.ndarray) -> dict[str, Any]:
+    return {"shape": list(values.shape), "dtype": values.dtype.name, "sha256": _hash(values)}
+
+
+def _hash(values: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).data if values.size else b"").hexdigest()
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def read_arrays(folder: Path, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """All arrays that the header lists, checked against their declarations, their files and their hashes."""
+    listing = header.get("arrays")
+    if not isinstance(listing, dict) or not all(isinstance(entry, dict) for entry in listing.values()):
+        raise ValueError(f"{folder} is damaged: its list of arrays is missing or not a list of arrays")
+    refuse_special_files(folder)
+    for name in listing:
+        if not _ARRAY_NAME.fullmatch(name):
+            raise ValueError(f"{folder} is damaged: '{name[:80]}' is not a name for an array")
+    require_memory(sum(_declared_bytes(folder, name, entry) for name, entry in listing.items()), str(folder))
+    return {name: _read_array(folder, name, entry) for name, entry in listing.items()}
+
+
+def refuse_special_files(folder: Path) -> None:
+    """A link would let a run borrow a file from elsewhere, and reading a pipe would wait for ever."""
+    files = 0
+    for place, folders, names in os.walk(folder):
+        files += len(names)
+        if files > _MOST_FILES:
+            raise ValueError(f"{folder} holds more than {_MOST_FILES} files, which no run does")
+        for name in (*folders, *names):
+            mode = os.lstat(os.path.join(place, name)).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise ValueError(f"{folder} holds {os.path.join(place, name)}, which is neither a file nor a folder")
+
+
+def read_metadata(folder: Path, name: str) -> dict[str, Any]:
+    """The zarr.json of a group or an array in a run, as it stands; one sentence when it is no such thing."""
+    path = folder / name / "zarr.json"
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise ValueError(f"{path} is not a plain file")
+        if path.stat().st_size > _LARGEST_HEADER:
+            raise ValueError(f"{path} is larger than any header of a run")
+        metadata = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        what = f"the array '{name}' is missing" if name else "it has no zarr.json"
+        raise ValueError(f"{folder} is not a complete dtree run: {what}") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        raise ValueError(f"{folder} is damaged: {path} is not valid JSON") from None
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{folder} is damaged: {path} is not a JSON object")
+    return metadata
+
+
+def _declared_bytes(folder: Path, name: str, entry: Mapping[str, Any]) -> int:
+    """Bytes of an array, after comparing header, array metadata and chunk files."""
+    shape, dtype = entry.get("shape"), entry.get("dtype")
+    if not isinstance(dtype, str) or dtype not in _TYPES or not isinstance(shape, list) or not 1 <= len(shape) <= 4:
+        raise ValueError(f"{folder} is damaged: the array '{name}' has no proper shape or type")
+    if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
+        raise ValueError(f"{folder} is damaged: the array '{name}' has the impossible shape {str(shape)[:80]}")
+    chunks = _chunk_shape(folder, name, shape, dtype)
+    chunk_bytes = math.prod(chunks) * _TYPES[dtype].itemsize
+    expected = math.prod(-(-size // chunk) for size, chunk in zip(shape, chunks)) * chunk_bytes
+    found = 0
+    for place, _, names in os.walk(folder / name / "c"):
+        found += sum(os.lstat(os.path.join(place, file)).st_size for file in names if not file.startswith("."))
+    if found != expected:
+        raise ValueError(f"{folder} is damaged: the array '{name}' declares {expected} bytes but holds {found}")
+    return math.prod(shape) * _TYPES[dtype].itemsize
+
+
+def _chunk_shape(folder: Path, name: str, shape: list[int], dtype: str) -> list[int]:
+    """The chunk shape from an array's own metadata, which must be of the kind that `write_arrays` writes."""
+    metadata = read_metadata(folder, name)
+    grid = metadata.get("chunk_grid")
+    configuration = grid.get("configuration") if isinstance(grid, dict) else None
+    chunks = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
+    codecs = metadata.get("codecs")
+    ours = (
+        metadata.get("zarr_format") == 3
+        and metadata.get("node_type") == "array"
+        and metadata.get("shape") == shape
+        and metadata.get("data_type") == dtype
+        and not metadata.get("storage_transformers")
+        and metadata.get("chunk_key_encoding") == {"name": "default", "configuration": {"separator": "/"}}
+        and codecs in _PLAIN
+    )
+    if not ours or not isinstance(chunks, list) or len(chunks) != len(shape):
+        raise ValueError(f"{folder} is damaged: the array '{name}' is not stored in the way that runs are")
+    if not all(type(chunk) is int and 1 <= chunk <= max(1, size) for chunk, size in zip(chunks, shape)):
+        raise ValueError(f"{folder} is damaged: the array '{name}' has the impossible chunks {str(chunks)[:80]}")
+    return chunks
+
+
+def _read_array(folder: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
+    import zarr
+
+    try:
+        values = np.ascontiguousarray(zarr.open_array(folder / name, mode="r")[...])
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{folder} is damaged: the array '{name}' cannot be read: {reason}") from None
+    if _hash(values) != entry.get("sha256"):
+        raise ValueError(f"{folder} is damaged: the array '{name}' is not what was written (its SHA-256 differs)")
+    return values

@@ -1,0 +1,100 @@
+"""The header of a run: what was fitted, to what, by what, and how. One declaration, checked whenever it is read."""
+
+import platform
+import sys
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from dtree import __version__
+
+FORMAT = 2  # 1 was that of version 0.1, which had two kinds of runs
+MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
+
+
+@cache  # looking them up takes 25 ms, and a batch of rows is done in one
+def versions_here() -> dict[str, str]:
+    """Versions of everything that may change a number."""
+    found = {"dtree": __version__, "python": platform.python_version()}
+    found["platform"] = f"{sys.platform} {platform.machine()}"
+    return found | {package: version(package) for package in ("numpy", "scipy", "numba", "zarr", "dask")}
+
+
+class ArrayListing(msgspec.Struct, forbid_unknown_fields=True):
+    """What the header says of one array of the results."""
+
+    shape: list[int]
+    dtype: str
+    sha256: str
+
+
+class Header(msgspec.Struct, forbid_unknown_fields=True):
+    """What a run says of itself, in the attribute `dtree` of its zarr group."""
+
+    method: str
+    settings: dict[str, Any]  # of the method, as `codec.encode` gives them
+    data: str  # what the user called the data: a path, or "an array"
+    n_rows: Positive
+    n_features: Positive  # of the data, those that the model leaves out included
+    seed: int  # of the random streams
+    random_state: int | None = None  # the number that the user gave, from which the seed follows
+    fingerprint: str = ""  # of the data
+    source: dict[str, Any] | None = None  # where the rows are, for a run that reads them again
+    chunk_rows: Positive | None = None
+    labels_column: str | None = None  # not a feature; predictions leave it out too
+    feature_names: list[str] | None = None
+    row_names: list[str] | None = None
+    command: list[str] = msgspec.field(default_factory=lambda: list(sys.argv))
+    versions: dict[str, str] = msgspec.field(default_factory=lambda: dict(versions_here()))
+    created: str = msgspec.field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    seconds: float = 0.0  # of all sittings together
+    notes: dict[str, Any] = {}  # whatever else a caller wants to remember
+    run_id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")] = msgspec.field(
+        default_factory=lambda: uuid.uuid4().hex
+    )
+    status: Literal["running", "done"] = "running"
+    format: int = FORMAT
+    results: Any = None  # the fitted record, as `codec.encode` gives it; its arrays lie in the run
+    arrays: dict[str, ArrayListing] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether the results are complete."""
+        return self.status == "done"
+
+
+def read_header(stored: Any, run: Any) -> Header:
+    """The header in a run's attributes, or one sentence why it is none."""
+    found: Mapping[str, Any] = stored if isinstance(stored, dict) else {}
+    if type(found.get("format")) is not int:
+        raise ValueError(f"{run} is damaged: it does not say which format it has")
+    if found["format"] > FORMAT:
+        raise ValueError(
+            f"{run} has format {found['format']}, but this dtree reads formats up to {FORMAT}; use a newer dtree"
+        )
+    if found["format"] < FORMAT:
+        raise ValueError(written_by_an_older_dtree(run, found))
+    try:
+        return msgspec.convert(found, Header)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{run} is damaged: its header is wrong: {str(error).replace('`', chr(39))}") from None
+
+
+def written_by_an_older_dtree(run: Any, attributes: Mapping[str, Any]) -> str:
+    """One sentence for a run of version 0.1: how it is made again."""
+    notes = attributes.get("provenance")
+    command = attributes.get("command") or (notes.get("command") if isinstance(notes, dict) else None)
+    words = " ".join(str(word) for word in command) if isinstance(command, list) else str(command or "")
+    again = f" (it was made by: {words[:200]})" if words else ""
+    return (
+        f"{run} was written by dtree 0.1, whose runs this version does not read: fit the data again with --overwrite, "
+        f"or open it with dtree 0.1 ('pip install dtree==0.1.0') and export what you need{again}"
+    )

@@ -1,0 +1,196 @@
+"""A run: a header and what its store holds. Everything that `save`, `out=` and the commands write is one of these."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import msgspec
+import numpy as np
+
+from dtree.core.memory import require_memory
+from dtree.runs.arrays import HEADER, read_metadata
+from dtree.runs.checks import check_folder, check_row_array
+from dtree.runs.commit import check_place, folder_in_place, place_of, replacement_of, room_on_disk
+from dtree.runs.folder import FolderStore
+from dtree.runs.header import Header
+from dtree.runs.memory import MemoryStore
+from dtree.runs.store import Store
+
+Kind = TypeVar("Kind")
+ROW_ARRAYS = ("labels", "leaves")  # the results for every row, where a method has them
+_CHECKPOINT = re.compile("checkpoints/gen-[0-9]{8}")  # what else lies there is none of ours
+_LABEL_BYTES = 4  # labels are int32
+_WORK = ("prepared", "checkpoints", "parts", "passes", "staged")  # what only an unfinished run needs
+
+
+class Run:
+    """One run and its place."""
+
+    def __init__(self, store: Store, header: Header) -> None:
+        self.store, self.header = store, header
+
+    @classmethod
+    def create(cls, store: Store, header: Header) -> Self:
+        """Begin a run: from now on its place holds it."""
+        store.write_header(header)
+        return cls(store, header)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """The run in a folder, finished or not; one sentence (ValueError) when it cannot be one."""
+        store = FolderStore(path)
+        header = store.read_header()
+        check_folder(store.path)
+        for name in ROW_ARRAYS:
+            if header.done and store.has_rows(name):
+                check_row_array(store.path, name, header.n_rows)
+        return cls(store, header)
+
+    @classmethod
+    def in_this_process(cls, header: Header, settings: Any, fitted: Any, rows: dict[str, np.ndarray]) -> Self:
+        """A finished run in memory, `rows` by name with one value for every row."""
+        store = MemoryStore()
+        store.put("settings", settings)
+        store.results, store.rows = fitted, rows
+        return cls.create(store, header)
+
+    @property
+    def location(self) -> str:
+        """Where the run is, for sentences."""
+        return self.store.location
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the run, or None for one in memory."""
+        return self.store.path if isinstance(self.store, FolderStore) else None
+
+    def require_done(self) -> None:
+        """One sentence unless the results are there."""
+        if not self.header.done:
+            raise ValueError(f"{self.location} is not finished: 'dtree resume {self.location}' carries on")
+
+    # Steps ----------------------------------------------------------------------------------------------------------
+
+    def checkpoints(self) -> list[int]:
+        """The steps that have a checkpoint, in order."""
+        return [int(name[-8:]) for name in self.store.names("checkpoints") if _CHECKPOINT.fullmatch(name)]
+
+    def commit(self, number: int, state: Any, keep: Iterable[int] = ()) -> None:
+        """Make the state after a step permanent; then forget all but the newest two and those in `keep`."""
+        self.store.put(f"checkpoints/gen-{number:08d}", state)
+        for old in set(self.checkpoints()) - {number, number - 1, *keep}:
+            self.store.drop(f"checkpoints/gen-{old:08d}")
+            self.store.drop(f"passes/labels-{old:08d}")
+
+    # Results --------------------------------------------------------------------------------------------------------
+
+    def finish(self, fitted: Any, seconds: float) -> None:
+        """Write the fitted record and call the run done; every step can be done again after a crash."""
+        results, arrays = self.store.put_results(fitted)
+        self.header = msgspec.structs.replace(
+            self.header, status="done", results=results, arrays=arrays, seconds=self.header.seconds + seconds
+        )
+        self.store.write_header(self.header)
+        for name in _WORK:
+            self.store.drop(name)
+
+    def fitted(self, kind: type[Kind]) -> Kind:
+        """The fitted record."""
+        self.require_done()
+        return self.store.get_results(self.header, kind)
+
+    def row_array(self, name: str) -> Any:
+        """A result for every row (n,), whole, or None when the method leaves none."""
+        if not self.store.has_rows(name):
+            return None
+        require_memory(_LABEL_BYTES * self.header.n_rows, f"{self.location}/{name}")
+        return self.store.read_rows(name, 0, self.header.n_rows)
+
+    # Copies ---------------------------------------------------------------------------------------------------------
+
+    def in_memory(self, method: Any) -> Run:
+        """A finished run without its folder, which may then go."""
+        rows = {name: self.row_array(name) for name in ROW_ARRAYS if self.store.has_rows(name)}
+        settings = self.store.get("settings", method.Settings)
+        return Run.in_this_process(self.header, settings, self.fitted(method.Fitted), rows)
+
+    def copy_to(self, path: str | os.PathLike[str], method: Any, overwrite: bool = False) -> None:
+        """Write a finished run into a folder, which appears when it is complete."""
+        final = check_output(path, overwrite)
+        existing: Any = "replace" if overwrite else "refuse"
+        with room_on_disk(final, "save again"), folder_in_place(final, existing) as partial:
+            store = FolderStore(partial)
+            store.put("settings", self.store.get("settings", method.Settings))
+            for name in ROW_ARRAYS:
+                values = self.row_array(name)
+                if values is not None:
+                    store.create_rows(name, values.shape[0], max(1, values.shape[0]), np.int32, -1)
+                    store.write_rows(name, 0, values.astype(np.int32))
+            fitted = self.fitted(method.Fitted)
+            method.also_write(fitted, store.path)
+            value, arrays = store.put_results(fitted)
+            store.write_header(msgspec.structs.replace(self.header, results=value, arrays=arrays))
+
+
+def is_run(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder says it is a run, of this version or an older one; it may still be damaged."""
+    try:
+        attributes = read_metadata(Path(path), "").get("attributes", {})
+        return isinstance(attributes, dict) and (HEADER in attributes or isinstance(attributes.get("run_id"), str))
+    except ValueError:
+        return False
+
+
+def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Raise one clear sentence unless a run can be written there; cheap, so call it before a long computation."""
+    run = Path(path)
+    if run.exists() or run.is_symlink():
+        if not overwrite:
+            raise ValueError(
+                f"{run} exists already; choose another name or overwrite it (overwrite=True, or --overwrite on the "
+                "command line)"
+            )
+        if run.is_symlink() or not is_run(run):
+            raise ValueError(f"{run} exists and is not a dtree run, so it is not replaced; choose another name")
+    check_place(run)
+    return run
+
+
+def begin_at(out: str | os.PathLike[str], overwrite: bool) -> Path:
+    """Where to make a run: at `out`, or beside the one that stands there, which stays until the new one is complete."""
+    out = Path(out)
+    if out.is_dir() and not any(out.iterdir()):
+        return out
+    if is_run(out) and not overwrite:
+        raise ValueError(
+            f"{out} already holds a run: resume it, choose another name or overwrite it (overwrite=True, or "
+            "--overwrite on the command line)"
+        )
+    check_output(out, overwrite)
+    if not out.exists():
+        return out
+    beside = replacement_of(out)
+    shutil.rmtree(beside, ignore_errors=True)  # of an earlier try that did not get to its end
+    return beside
+
+
+def unfinished(run: str | os.PathLike[str]) -> Path:
+    """The run to resume: the one that is being made to replace `run`, if there is one, else `run` itself.
+
+    A replacement that was begun before `run` was written is forgotten: something else has taken the place since.
+    """
+    run = Path(run)
+    beside = replacement_of(run)
+    if not is_run(beside):
+        return run
+    begun, written = ((path / "zarr.json") for path in (beside, run))
+    newer = not written.exists() or begun.stat().st_mtime >= written.stat().st_mtime
+    return beside if newer else run
+
+
+__all__ = ["ROW_ARRAYS", "Run", "begin_at", "check_output", "is_run", "place_of", "unfinished"]

@@ -1,0 +1,52 @@
+"""Where a run keeps what it has: records that appear whole or not at all, and arrays with one value for every row.
+
+A store is the one interface between a run and a place. Two stand behind it: the memory of this process (`memory`), for
+a fit that leaves nothing behind, and a folder on disk (`folder`). A place without folders, such as an object store, is
+a third implementation of the same few verbs.
+
+| verb | what it does |
+| --- | --- |
+| `put(name, record)` | keep a record under a name such as `checkpoints/gen-00000003`: there whole or not at all |
+| `get(name, kind)` | the record, checked against its declared type |
+| `has(name)` | whether the record is there |
+| `names(under)` | the names of the records under a prefix, in order |
+| `drop(name)` | forget a record, an array of rows, or everything under a name |
+| `create_rows`, `write_rows`, `read_rows` | an array (n,) that several workers fill, each its own ranges |
+| `write_header`, `read_header` | what the run says of itself, replaced in one step |
+| `put_results(record)` | the arrays of a fitted record, to be listed in the header; returns JSON and listing |
+| `get_results(header, kind)` | the fitted record again |
+
+Records are `msgspec.Struct`s or NamedTuples of arrays and plain values (see `codec`).
+"""
+
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dtree.runs.header import Header
+
+Kind = TypeVar("Kind")
+
+
+class Store(Protocol):
+    """The place of one run."""
+
+    location: str  # for sentences: the folder, or "memory"
+    in_memory: bool  # whether records are the objects that were put, not copies read from elsewhere
+
+    def put(self, name: str, record: Any) -> None: ...
+    def get(self, name: str, kind: type[Kind]) -> Kind: ...
+    def has(self, name: str) -> bool: ...
+    def names(self, under: str) -> list[str]: ...
+    def drop(self, name: str) -> None: ...
+
+    def create_rows(self, name: str, n: int, chunk_rows: int, dtype: Any, fill: float) -> None: ...
+    def write_rows(self, name: str, start: int, values: np.ndarray) -> None: ...
+    def read_rows(self, name: str, start: int, stop: int) -> np.ndarray: ...
+    def flush_rows(self, name: str) -> None: ...
+    def has_rows(self, name: str) -> bool: ...
+
+    def write_header(self, header: Header) -> None: ...
+    def read_header(self) -> Header: ...
+    def put_results(self, record: Any) -> tuple[Any, dict[str, Any]]: ...
+    def get_results(self, header: Header, kind: type[Kind]) -> Kind: ...

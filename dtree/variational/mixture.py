@@ -1,0 +1,140 @@
+"""A fitted mixture: what a record must hold of it, and what it says of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from scipy.special import logsumexp
+
+from dtree.core.families import Family
+from dtree.variational.fitting import sum_of_pieces
+from dtree.variational.label_kernels import conditional_log_prior, softmax_rows
+from dtree.variational.predictive import log_predictive
+from dtree.variational.steps import Rule, State, Sums, e_step, empty_sums, m_step, make_block
+from dtree.variational.threads import available_threads, one_blas_thread
+from dtree.variational.variants import VariantName, variant_named
+from dtree.variational.weights import expected_weights
+
+_PREDICT_ROWS = 8192  # rows whose responsibilities are held at a time
+
+
+class Mixture(msgspec.Struct, frozen=True):
+    """Sums and rule (see `steps`) in plain fields; they determine everything else. T components, s statistics."""
+
+    family: Family
+    variant: VariantName
+    alpha: float
+    corrected: bool
+    order: Literal["best", "size"]
+    statistics: np.ndarray  # (T, s) soft statistics, column 0 the expected counts
+    gram: np.ndarray  # (T, T), or (0, 0) for uncollapsed variants
+    log_zero: np.ndarray  # (T,), or (0,) except for CFSD
+    entropy: float
+    rows: float  # sum of weights
+
+    @classmethod
+    def of(cls, sums: Sums, rule: Rule) -> Mixture:
+        """The record of sums under a rule."""
+        return cls(
+            rule.family, rule.variant.name, float(rule.alpha), rule.corrected, rule.order,  # type: ignore[arg-type]
+            sums.statistics, sums.gram, sums.log_zero, float(sums.entropy), float(sums.rows),
+        )  # fmt: skip
+
+    @property
+    def sums(self) -> Sums:
+        """What the last pass brought back."""
+        return Sums(self.statistics, self.entropy, self.gram, self.log_zero, self.rows)
+
+    @property
+    def rule(self) -> Rule:
+        """What was fitted."""
+        return Rule(self.family, variant_named(self.variant), self.alpha, self.corrected, self.order)
+
+    @property
+    def state(self) -> State:
+        """What the next pass takes out to the rows."""
+        return m_step(self.sums, self.rule)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Expected counts (T,)."""
+        return self.statistics[:, 0]
+
+    @property
+    def by_size(self) -> np.ndarray:
+        """The components (T,) in decreasing size."""
+        return np.argsort(-self.counts, kind="stable")
+
+    def weights(self) -> np.ndarray:
+        """Mean mixture weights (T,)."""
+        return expected_weights(variant_named(self.variant), self.alpha, self.counts)
+
+    def parameters(self, order: np.ndarray) -> dict[str, np.ndarray]:
+        """Named posterior means of the components in this order, each (T, ...)."""
+        return self.family.posterior_means(self.statistics[order])
+
+    def responsibilities(self, X: Any, order: np.ndarray) -> np.ndarray:
+        """q(z) (n, T) that the components, listed in this order, have for new rows X (n, d)."""
+        return _by_pieces(self._scorer(order), X)
+
+    def best(self, X: Any, order: np.ndarray) -> np.ndarray:
+        """The place (n,) in `order` of the component with the largest responsibility for each row of X (n, d)."""
+        score = self._scorer(order)
+        return _by_pieces(lambda rows: score(rows).argmax(axis=1), X)
+
+    def log_density(self, X: Any, order: np.ndarray) -> np.ndarray:
+        """Log predictive density (n,) of rows X (n, d): weights at expected counts times predictive densities."""
+        log_weights, statistics = np.log(self.weights()[order]), self.statistics[order]
+        return _by_pieces(
+            lambda rows: logsumexp(log_predictive(self.family, rows, statistics) + log_weights, axis=1), X
+        )
+
+    def _scorer(self, order: np.ndarray) -> Callable[[Any], np.ndarray]:
+        """A function from rows (b, d) to their responsibilities (b, T)."""
+        state = self.state
+        coefficients = state.coefficients.copy()
+        if state.weights is not None:  # a new row has no share in the counts
+            prior = np.empty(coefficients.shape[0])
+            conditional_log_prior(state.weights, np.zeros_like(prior), prior)
+            coefficients[:, 0] += prior
+        coefficients, family = coefficients[order], self.family
+
+        def responsibilities(rows: Any) -> np.ndarray:
+            features = family.statistics_of_kept(family.kept_rows(rows))
+            scores = np.ascontiguousarray(features @ coefficients.T)
+            softmax_rows(scores, np.zeros(scores.shape[0]))
+            return scores
+
+        return responsibilities
+
+    def check(self) -> None:
+        """ValueError unless the arrays are some that a fit of this rule could give."""
+        variant, family, size = variant_named(self.variant), self.family, self.statistics.shape[0]
+        if not (np.isfinite(self.alpha) and self.alpha > 0):
+            raise ValueError("its alpha is not a positive number")
+        if self.statistics.ndim != 2 or size < 2:
+            raise ValueError("its statistics are not one row of numbers per component")
+        width = family.statistics_of_kept(family.kept_rows(np.zeros((1, family.n_features)))).shape[1]
+        empty = empty_sums(variant, size, width)
+        for name in ("statistics", "gram", "log_zero"):
+            values, shape = getattr(self, name), getattr(empty, name).shape
+            if values.dtype != np.float64 or values.shape != shape or not np.all(np.isfinite(values)):
+                raise ValueError(f"its {name} must be finite numbers of shape {shape}")
+        if not np.isclose(self.counts.sum(), self.rows, rtol=1e-6) or self.counts.min() < 0:
+            raise ValueError("its expected counts do not add up to its number of rows")
+
+
+def _by_pieces(function: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
+    """function(X) without holding what it needs for all rows at once."""
+    pieces = range(0, X.shape[0], _PREDICT_ROWS)
+    return np.concatenate([function(X[start : start + _PREDICT_ROWS]) for start in pieces])
+
+
+def pass_over(X: Any, state: State) -> Sums:
+    """The E-step's sums over rows X (n, d), the same bits for any number of threads."""
+    block, threads = make_block(state.family, X), available_threads()
+    with one_blas_thread():
+        return sum_of_pieces(len(block), state, lambda start, stop: e_step(block.part(start, stop), state), threads)

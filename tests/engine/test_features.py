@@ -1,0 +1,309 @@
+"""What every method can do wherever it runs: one suite over all methods, in this process and on workers.
+
+A method is listed once in METHODS below; every test runs for each of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dtree
+from dtree.engine.cluster import cluster_client
+from dtree.engine.drive import IN_MEMORY, Given, Place, drive, resume
+from dtree.estimators.base import seed_of
+from dtree.methods import METHODS as KNOWN
+from dtree.methods import method_named
+from dtree.methods.settings import checked
+from dtree.runs.codec import encode
+from dtree.runs.run import ROW_ARRAYS, Run
+
+ROOT = Path(__file__).resolve().parents[2]
+# Settings that make a fit quick and still take several steps or blocks.
+METHODS: dict[str, dict[str, Any]] = {
+    "bhc": {"family": "gaussian-diag"},
+    "bayes-kmeans": {"family": "gaussian-diag", "tol": 0.0, "sample_rows": 40},
+    "bayes-kmeans-bhc": {"family": "gaussian", "tol": 0.0, "sample_rows": 40},
+    "randomized": {"family": "gaussian-diag", "subset": 25},
+    "incremental": {"family": "gaussian-diag"},
+    "chains": {"sampler": "gibbs", "family": "gaussian-diag", "chains": 2, "draws": 30, "warmup": 10},
+    "vb": {"variant": "FSD", "family": "gaussian-diag", "truncation": 6, "sample_rows": 60, "tol": 1e-9},
+    "ddt": {"n_permutations": 2, "search_steps": 8, "posterior_sweeps": 2, "checkpoint_seconds": 0.0},
+}
+IN_PASSES = [name for name in METHODS if name in ("bayes-kmeans", "bayes-kmeans-bhc", "randomized", "vb")]
+SEED = seed_of(3)
+CHUNK_BYTES = 900  # several chunks of the rows below
+
+
+def frame(n: int = 120) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    values = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 30.0]])[rng.integers(0, 3, n)] + rng.normal(size=(n, 2))
+    return pd.DataFrame(values, columns=["width", "height"], index=[f"row {i}" for i in range(n)])
+
+
+def settings(name: str) -> Any:
+    return checked(method_named(name).Settings, METHODS[name])
+
+
+def fit(name: str, data: Any, place: Place = IN_MEMORY, progress: Any = None) -> Run:
+    given = Given(data, chunk_bytes=CHUNK_BYTES, random_state=3)
+    return drive(method_named(name), settings(name), given, place, SEED, progress)
+
+
+def bits(run: Run) -> dict[str, bytes]:
+    """Every array of the results, but for how long things took."""
+    arrays: dict[str, np.ndarray] = {}
+    encode(run.fitted(method_named(run.header.method).Fitted), "", arrays)
+    rows = {name: run.row_array(name) for name in ROW_ARRAYS if run.store.has_rows(name)}
+    return {name: np.ascontiguousarray(v).tobytes() for name, v in {**arrays, **rows}.items() if "seconds" not in name}
+
+
+class Stop(Exception):
+    """Raised by a progress callback to end a run in the middle."""
+
+
+def stop(event: Any) -> None:
+    raise Stop
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "rows.csv"
+    frame().to_csv(path, index_label="name")
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run of every method."""
+    folder = tmp_path_factory.mktemp("finished")
+    for name in METHODS:
+        fit(name, data, Place(folder / name))
+    return {name: folder / name for name in METHODS}
+
+
+def test_every_method_is_tried() -> None:
+    assert set(METHODS) == set(KNOWN)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_same_bits_in_memory_and_in_a_folder(name: str, finished: dict[str, Path]) -> None:
+    expected = bits(Run.open(finished[name]))
+    assert len(expected) > 2
+    assert bits(fit(name, frame())) == expected
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_same_bits_on_any_number_of_workers(
+    workers: int, data: Path, finished: dict[str, Path], tmp_path: Path
+) -> None:
+    with cluster_client(n_workers=workers, processes=False, warm=False) as client:
+        for name in METHODS:
+            run = fit(name, data, Place(tmp_path / name, client=client))
+            assert bits(run) == bits(Run.open(finished[name])), name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_same_bits_on_processes(name: str, data: Path, finished: dict[str, Path], tmp_path: Path, client: Any) -> None:
+    assert bits(fit(name, data, Place(client=client))) == bits(Run.open(finished[name]))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_stopped_run_goes_on_to_the_same_bits(
+    name: str, data: Path, finished: dict[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(Stop):
+        fit(name, data, Place(out), stop)
+    with pytest.raises(ValueError, match="is not finished"):
+        dtree.open(out)
+    with pytest.raises(ValueError, match="already holds a run"):
+        fit(name, data, Place(out))
+    assert bits(resume(out)) == bits(Run.open(finished[name]))
+    assert not {path.name for path in out.iterdir()} & {"checkpoints", "parts", "passes", "prepared", "staged"}
+    assert bits(resume(out)) == bits(Run.open(finished[name]))  # a finished run is left as it is
+
+
+FIT = """
+import sys
+from tests.engine.test_features import Place, fit
+fit(sys.argv[1], sys.argv[2], Place(sys.argv[3]), lambda event: __import__("time").sleep(60))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_a_killed_process_leaves_a_run_that_goes_on(
+    name: str, data: Path, finished: dict[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-c", FIT, name, str(data), str(out)], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    try:
+        limit = time.monotonic() + 120
+        while not (list(out.glob("checkpoints/gen-0000000[1-9]")) or list(out.glob("parts/*/gen-*"))):
+            assert process.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert bits(resume(out)) == bits(Run.open(finished[name]))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_names_and_origin_are_kept(name: str, data: Path, finished: dict[str, Path]) -> None:
+    header = Run.open(finished[name]).header
+    assert header.row_names == list(frame().index)
+    assert header.feature_names == ["width", "height"]
+    assert header.data == str(data)
+    assert header.random_state == 3
+    assert header.versions["dtree"] == dtree.__version__
+    assert len(header.fingerprint) == 64
+    assert header.command
+    model = dtree.open(finished[name])
+    assert model.row_names_.tolist() == header.row_names
+    assert model.feature_names_in_.tolist() == header.feature_names
+    assert type(model).__name__ == method_named(name).estimator
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_saved_and_opened_models_are_equal(name: str, finished: dict[str, Path], tmp_path: Path) -> None:
+    fitted = dtree.open(finished[name])
+    dtree.save(fitted, tmp_path / "saved.zarr")
+    again = dtree.open(tmp_path / "saved.zarr")
+    new = frame(40) + 0.5
+    for model in (fitted, again):
+        assert np.array_equal(model.labels_, fitted.labels_)
+        assert np.array_equal(model.predict(new), fitted.predict(new))
+        assert np.array_equal(model.score_samples(new), fitted.score_samples(new))
+    assert bits(Run.open(tmp_path / "saved.zarr")) == bits(Run.open(finished[name]))
+    assert again.get_params() == fitted.get_params()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_predictions_of_workers_are_those_of_the_estimator(
+    name: str, finished: dict[str, Path], tmp_path: Path
+) -> None:
+    import zarr
+
+    from dtree.engine.predict import predict_into
+
+    new = frame(40)[["height", "width"]] + 0.5  # in another order
+    new.to_parquet(tmp_path / "new.parquet")
+    assert predict_into(finished[name], tmp_path / "new.parquet", tmp_path / "out.zarr") == 40
+    group: Any = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
+    model = dtree.open(finished[name])
+    turned = new[["width", "height"]]
+    assert np.array_equal(group["labels"][...], model.predict(turned))
+    np.testing.assert_allclose(group["log_density"][...], model.score_samples(turned), rtol=0, atol=1e-10)
+
+
+# What goes wrong -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bad_rows_are_named_and_leave_nothing(name: str, tmp_path: Path) -> None:
+    rows = frame()
+    rows.iloc[77, 1] = np.inf
+    rows.to_csv(tmp_path / "rows.csv")
+    with pytest.raises(ValueError, match="row 77"):
+        fit(name, tmp_path / "rows.csv", Place(tmp_path / "run"))
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def edit(path: Path, change: Any) -> None:
+    document = json.loads(path.read_text())
+    change(document["attributes"]["dtree"])
+    path.write_text(json.dumps(document))
+
+
+HEADERS = {
+    "format": (lambda header: header.update(format=99), "has format 99"),
+    "older": (lambda header: header.update(format=1), "was written by dtree 0.1"),
+    "method": (lambda header: header.update(method="__import__"), "method that this dtree does not know"),
+    "run-id": (lambda header: header.update(run_id="../../etc"), "is damaged: its header is wrong"),
+    "surprise": (lambda header: header.update(surprise=1), "is damaged: its header is wrong"),
+    "rows": (lambda header: header.update(n_rows=-1), "is damaged: its header is wrong"),
+    "results": (lambda header: header.update(results={"columns": 7}), "is damaged"),
+    "arrays": (lambda header: header["arrays"].popitem(), "is damaged"),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_bad_header_gets_one_sentence(name: str, case: str, finished: dict[str, Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished[name], run)
+    change, sentence = HEADERS[case]
+    edit(run / "zarr.json", change)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        dtree.open(run)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_flipped_bit_is_noticed(name: str, finished: dict[str, Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished[name], run)
+    listed = sorted(Run.open(run).header.arrays, key=lambda array: -(run / array).stat().st_size)
+    chunk = next(path for array in listed for path in (run / array / "c").rglob("*") if path.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[0] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(ValueError, match="SHA-256 differs"):
+        dtree.open(run)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_full_disk_is_said_and_the_run_goes_on(
+    name: str, data: Path, finished: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dtree.runs.folder as folder
+
+    real, calls = folder.write_group, []
+
+    def full(*arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) > 4:  # the settings, what was prepared and the first checkpoints found room
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments)
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(folder, "write_group", full)
+    if name in ("bhc", "incremental"):  # which commit too seldom to meet the full disk there
+        monkeypatch.setattr(folder, "write_arrays", lambda *_: full(*_, *[None] * 5))
+        calls.extend([1] * 4)
+        monkeypatch.setattr(folder, "write_group", real)
+    with pytest.raises(OSError, match="is full: free some space and resume the run, nothing is lost"):
+        fit(name, data, Place(out))
+    monkeypatch.undo()
+    assert bits(resume(out)) == bits(Run.open(finished[name]))
+
+
+@pytest.mark.parametrize("name", IN_PASSES)
+def test_data_that_are_gone_or_changed_are_noticed_on_resuming(name: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", frame().to_numpy())
+    with pytest.raises(Stop):
+        fit(name, tmp_path / "x.npy", Place(tmp_path / "run"), stop)
+    np.save(tmp_path / "x.npy", frame().to_numpy()[:50])
+    with pytest.raises(ValueError, match="the data were changed since the run began"):
+        resume(tmp_path / "run")
+    (tmp_path / "x.npy").unlink()
+    with pytest.raises(ValueError, match="cannot be read"):
+        resume(tmp_path / "run")
+    np.save(tmp_path / "x.npy", frame().to_numpy())
+    resume(tmp_path / "run")
