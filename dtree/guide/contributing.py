@@ -19,8 +19,8 @@ steps, finishes, predicts and what is to be said of it (`dtree/methods/contract.
 `predict`, `info` and the report follow. An estimator is one class in `dtree/estimators/`, a command one short file in `dtree/cli/` whose options
 come from the settings. List it in `tests/engine/test_features.py`, and every feature of the engine is tested for it.
 
-**A new sampler** is one file in `dtree/mcmc/` and one line in its registry. **A new format of data** is one file in `dtree/data/formats/` and one
-line there.
+**A new sampler** is one file in `dtree/mcmc/` and one line in its registry. **A new format of data** is one file in `dtree/data/formats/` and its
+name there.
 
 **Kernels** are compiled by numba and kept on disk under a hash of all their sources, so touching one file with kernels compiles them all again, once.
 They dispatch on the type of a NamedTuple, release the GIL, return codes instead of raising, and take a NumPy Generator.

@@ -1,4 +1,4 @@
-"""The formats that rows come in, one file each; a new one is a file here and a line below.
+"""The formats that rows come in, one file each; a new one is a file here and its name below.
 
 Every format offers
 
@@ -13,9 +13,7 @@ Every format offers
     stage(source, folder) -> Source           writes them once to where they can be read by ranges
 """
 
-from types import ModuleType
+from importlib import import_module
 
-from dtree.data.formats import csv, memory, npy, npz, parquet, zarr
-
-_MODULES: tuple[ModuleType, ...] = (npy, npz, csv, parquet, zarr, memory)
-FORMATS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+KINDS = ("npy", "npz", "csv", "parquet", "zarr", "memory")  # each a module here
+FORMATS = {kind: import_module(f"dtree.data.formats.{kind}") for kind in KINDS}
