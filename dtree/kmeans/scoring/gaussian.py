@@ -20,9 +20,8 @@ from dtree.core.model import Model
 from dtree.core.removal import SMALLEST_REMAINDER
 from dtree.kmeans.scoring.lanes import FUSED, LANES, log_of_lanes
 from dtree.kmeans.scoring.rows import (
+    Lanes,
     RowTables,
-    empty_lanes,
-    keep_better,
     load_rows,
     row_tables,
     settle_rows,
@@ -148,20 +147,26 @@ def assign_gaussian(tables, X, own, best, unexplained):
     n, d = X.shape
     k = tables.join.shape[0] - 1
     join, leave, whiten, offset = tables.join, tables.leave, tables.whiten, tables.offset
-    lanes = empty_lanes(d)
-    z, present, score, top, where, stay = lanes.z, lanes.present, lanes.score, lanes.top, lanes.where, lanes.stay
+    z, bits = np.zeros((d, LANES)), np.empty((2, LANES), dtype=np.int64)
+    present, where = np.empty(LANES, dtype=np.int64), np.empty(LANES, dtype=np.int64)
+    score, top, stay = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    lanes = Lanes(z, present, score, top, where, stay)
     distance, log_distance, y, own_distance = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
     for start in range(0, n, LANES):
         load_rows(lanes, tables.rows, X, own, start)
         for c in range(k + 1):
             _whitened_distance(whiten[c], offset[c], z, distance, y)
-            log_of_lanes(distance, lanes.bits, log_distance)
+            log_of_lanes(distance, bits, log_distance)
             constant, exponent = join[c, 0], join[c, 1]
             for i in range(LANES):
                 score[i] = constant - exponent * log_distance[i]
-                own_distance[i] = distance[i] if present[i] == c else own_distance[i]
             if c < k:
-                keep_better(present, score, top, where, c)
+                for i in range(LANES):
+                    mine = present[i] == c
+                    own_distance[i] = distance[i] if mine else own_distance[i]
+                    better = (not mine) and score[i] > top[i]
+                    top[i] = score[i] if better else top[i]
+                    where[i] = c if better else where[i]
         for i in range(LANES):
             c = present[i]
             if c >= 0 and not tables.rows.alone[c]:

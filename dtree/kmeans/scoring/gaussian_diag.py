@@ -18,8 +18,8 @@ from dtree.core.model import Model
 from dtree.core.removal import SMALLEST_REMAINDER
 from dtree.kmeans.scoring.lanes import FUSED, LANES, log_of_lanes
 from dtree.kmeans.scoring.rows import (
+    Lanes,
     RowTables,
-    empty_lanes,
     keep_better,
     load_rows,
     row_tables,
@@ -101,8 +101,10 @@ def assign_diagonal(tables, X, own, best, unexplained):
     n, d = X.shape
     k = tables.join.shape[0] - 1
     join, exponents, slope, offset = tables.join, tables.join_exponent, tables.slope, tables.offset
-    lanes = empty_lanes(d)
-    z, present, score, top, where = lanes.z, lanes.present, lanes.score, lanes.top, lanes.where
+    z, bits = np.zeros((d, LANES)), np.empty((2, LANES), dtype=np.int64)
+    present, where = np.empty(LANES, dtype=np.int64), np.empty(LANES, dtype=np.int64)
+    score, top, stay = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    lanes = Lanes(z, present, score, top, where, stay)
     product, log_product = np.empty(LANES), np.empty(LANES)
     for start in range(0, n, LANES):
         load_rows(lanes, tables.rows, X, own, start)
@@ -130,7 +132,7 @@ def assign_diagonal(tables, X, own, best, unexplained):
                         y0 = s0 * z0[i] - o0
                         product[i] *= 1.0 + y0 * y0
                     j += 1
-                log_of_lanes(product, lanes.bits, log_product)
+                log_of_lanes(product, bits, log_product)
                 for i in range(LANES):
                     score[i] -= exponent * log_product[i]
                     product[i] = 1.0
@@ -139,7 +141,7 @@ def assign_diagonal(tables, X, own, best, unexplained):
         for i in range(LANES):
             c = present[i]
             if c >= 0 and not tables.rows.alone[c]:
-                lanes.stay[i] = _stay(tables, z, i, c)
-                if math.isnan(lanes.stay[i]):
-                    lanes.stay[i] = stay_by_statistics(tables.rows, False, X, start + i, c)
+                stay[i] = _stay(tables, z, i, c)
+                if math.isnan(stay[i]):
+                    stay[i] = stay_by_statistics(tables.rows, False, X, start + i, c)
         settle_rows(lanes, tables.rows.alone, start, best, unexplained)
