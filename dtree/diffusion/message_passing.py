@@ -33,8 +33,7 @@ from dtree.diffusion.time_messages import (
     BranchFactors,
     TimeMessages,
     TimeSites,
-    branch_cavity,
-    branch_moments,
+    all_branches,
     gaussian_times,
     marginals,
 )
@@ -198,13 +197,13 @@ def _wanted_sites(sites: TimeSites, model: _Model, tree: Columns, times: TimeMes
     skipped = 0
     n = tree.n_leaves
     node, branch = sites.node.copy(), sites.branch.copy()
+    cavities, lengths = all_branches(tree, times, model.branches)
     for i in range(2 * n - 1):
-        precision, shift = branch_cavity(i, tree, times)
-        _, mean, var = branch_moments(i, precision, shift, model.branches)
+        _, mean, var = lengths[i]
         if not var > 0.0:
             skipped += 1
             continue
-        branch[i] = 1.0 / var - precision, mean / var - shift
+        branch[i] = 1.0 / var - cavities[i, 0], mean / var - cavities[i, 1]
     for i in range(n - 1):
         precision, shift = _node_cavity(times.moments[i], sites.node[i])
         found = _node_moments(precision, shift, model.c * model.jumps[i] - 1.0)
@@ -229,12 +228,11 @@ def _energy(sites: TimeSites, model: _Model, work: Workspace, times: TimeMessage
     if not proper:
         return -math.inf
     marginals(tree, sites.branch, times)
+    cavities, lengths = all_branches(tree, times, model.branches)
     for i in range(2 * n - 1):
-        precision, shift = branch_cavity(i, tree, times)
-        with_site = precision + sites.branch[i, 0]
+        with_site, shift = cavities[i] + sites.branch[i]
         if with_site > 0.0:
-            log_z, _, _ = branch_moments(i, precision, shift, model.branches)
-            total += log_z - _log_gaussian(with_site, shift + sites.branch[i, 1])
+            total += lengths[i, 0] - _log_gaussian(with_site, shift)
     for i in range(n - 1):
         mean, var = times.moments[i]
         precision, shift = _node_cavity(times.moments[i], sites.node[i])

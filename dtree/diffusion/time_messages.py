@@ -188,3 +188,14 @@ def branch_moments(
     for k in range(count):
         second += math.exp(logs[k] - top) * (lengths[k] - first) ** 2
     return top + math.log(z), first, second / z
+
+
+@kernel
+def all_branches(tree: Columns, messages: TimeMessages, factors: BranchFactors) -> tuple[np.ndarray, np.ndarray]:
+    """Cavity (2n-1, 2) of every branch, and log integral, mean and variance (2n-1, 3) of its length in that cavity."""
+    size = tree.parent.shape[0]
+    cavities, moments = np.empty((size, 2)), np.empty((size, 3))
+    for i in range(size):
+        cavities[i] = branch_cavity(i, tree, messages)
+        moments[i] = branch_moments(i, cavities[i, 0], cavities[i, 1], factors)
+    return cavities, moments
