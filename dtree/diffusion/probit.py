@@ -100,6 +100,24 @@ def site_constants(signs: np.ndarray, tree: Beliefs, sigma2: float, start: float
     return constants
 
 
+@kernel
+def settle_sites(
+    signs: np.ndarray, beliefs: Beliefs, order: np.ndarray, sigma2: float, start: float, max_iter: int, tol: float
+) -> tuple[bool, int]:
+    """Update the sites until none changes by more than `tol`: whether they settled, and after how many sweeps."""
+    damping, last = 1.0, np.inf
+    for iteration in range(1, max_iter + 1):
+        sweep_up(beliefs, order)
+        sweep_down(beliefs, order)
+        change = update_sites(signs, beliefs, sigma2, start, damping)
+        if change < tol:
+            return True, iteration
+        if change > 0.9 * last:
+            damping = max(0.5 * damping, 0.25)  # parallel updates may overshoot when leaves are very close
+        last = change
+    return False, max_iter
+
+
 class Sites(NamedTuple):
     """Gaussian sites mean (n, d) relative to the start, var (n, d) in units of sigma2, the EP log evidence, and how EP
     ended."""
@@ -157,16 +175,7 @@ def expectation_propagation(
     n = signs.shape[0]
     beliefs = beliefs_of(tree, first)
     order = children_first(tree.child, tree.root)
-    converged, iterations, damping, last = False, 0, 1.0, np.inf
-    while iterations < max_iter and not converged:
-        iterations += 1
-        sweep_up(beliefs, order)
-        sweep_down(beliefs, order)
-        change = update_sites(signs, beliefs, sigma2, start, damping)
-        converged = change < tol
-        if change > 0.9 * last:
-            damping = max(0.5 * damping, 0.25)  # parallel updates may overshoot when leaves are very close
-        last = change
+    converged, iterations = settle_sites(signs, beliefs, order, sigma2, start, max_iter, tol)
     log_det, quad = sweep_up(beliefs, order)
     sweep_down(beliefs, order)
     constants = site_constants(signs, beliefs, sigma2, start)
