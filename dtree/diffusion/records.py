@@ -48,6 +48,15 @@ def check_prepared(prepared: Prepared) -> None:
         raise ValueError("the rows of the run belong to leaves that it does not have")
     if prepared.constants.ndim != 1 or prepared.columns.size != d:
         raise ValueError("the columns of the run do not fit its leaves")
+    finite = (mean, prepared.noise, prepared.rows, offset, basis, np.array(prepared.log_volume))
+    if not all(np.all(np.isfinite(values)) for values in finite) or not np.all(var >= 0):  # infinite: not observed
+        raise ValueError("the leaves of the run hold NaN or infinity")
+    signs = prepared.signs
+    if signs.shape not in ((0, 0), (n, d)) or not np.isin(signs, (-1, 0, 1)).all():
+        raise ValueError("the signs of the run are not -1, 0 or 1 for each entry")
+    hyper = prepared.hyper.as_array()
+    if not np.all(np.isfinite(hyper)) or not (hyper[1] > 0 and hyper[4] > 0):
+        raise ValueError("the hyperparameters of the run are not positive numbers")
 
 
 def kept_posterior(posterior: Posterior) -> KeptPosterior:
@@ -92,20 +101,29 @@ def posterior_again(kept: KeptPosterior, prepared: Prepared) -> Posterior:
     return Posterior(best, averaged, weights, kept.log_joint)
 
 
+def check_trees(stacked: Columns, n: int) -> list[Columns]:
+    """Each of k trees, parent (k, 2n-1) and so on; ValueError unless it is one over n leaves."""
+    (parent, child, rest), m = stacked, 2 * n - 1
+    k = parent.shape[0]
+    if [part.shape for part in stacked] != [(k, m), (k, m, 2), (k, m)]:
+        raise ValueError(f"the trees of the run do not have {n} leaves")
+    if [part.dtype.kind for part in stacked] != ["i", "i", "f"]:
+        raise ValueError("the trees of the run are not whole numbers and times")
+    if max(abs(parent).max(initial=0), abs(child).max(initial=0)) >= m:
+        raise ValueError("the trees of the run name nodes that do not exist")
+    trees = [Columns(*columns) for columns in zip(parent, child, rest, strict=True)]
+    for tree in trees:
+        validate(tree)
+    return trees
+
+
 def _trees(stacked: StackedTrees, prepared: Prepared) -> list[tuple[Columns, Leaves]]:
     """Every tree with its leaves."""
     parent, child, rest, mean, var = (np.ascontiguousarray(part) for part in stacked)
     (n, d), k = prepared.leaves.mean.shape, parent.shape[0]
-    m = 2 * n - 1
-    if [part.shape for part in (parent, child, rest)] != [(k, m), (k, m, 2), (k, m)]:
-        raise ValueError(f"the trees of the run do not have {n} leaves")
-    if max(abs(parent).max(initial=0), abs(child).max(initial=0)) >= m:
-        raise ValueError("the trees of the run name nodes that do not exist")
+    trees = check_trees(Columns(parent, child, rest), n)
     distinct = mean.shape[0]
     if distinct not in (1, k) or mean.shape[1:] != (n, d) or var.shape not in (mean.shape, (distinct, n, 1)):
         raise ValueError("the leaves of the run's trees do not fit together")
-    trees = [Columns(*columns) for columns in zip(parent, child, rest, strict=True)]
-    for tree in trees:
-        validate(tree)
     leaves = [Leaves(own, spread, prepared.leaves.n_observed) for own, spread in zip(mean, var, strict=True)]
     return list(zip(trees, leaves if distinct == k else leaves * k, strict=True))

@@ -190,7 +190,7 @@ def build(
     n = leaves.mean.shape[0]
     if n < 2:
         raise ValueError(f"A diffusion tree needs at least two rows, got {n}.")
-    state = SearchState(empty_pool(leaves, hyper), _empty_best(n, keep))
+    state = SearchState(empty_pool(leaves, hyper), empty_best(n, keep))
     _build(state.pool, state.best, rng.permutation(n), attachments, beam)
     refine_all(state.pool)  # times moved while leaves were inserted; `settle` passes over them again
     return settle(state)
@@ -198,12 +198,13 @@ def build(
 
 def start_from(tree: Columns, leaves: Leaves, hyper: Hyper, *, keep: int = 10) -> SearchState:
     """A search state at a given tree."""
-    state = SearchState(pool_of(tree, leaves, hyper), _empty_best(tree.n_leaves, keep))
+    state = SearchState(pool_of(tree, leaves, hyper), empty_best(tree.n_leaves, keep))
     remember(state.pool, state.best)
     return state
 
 
-def _empty_best(n: int, keep: int) -> BestTrees:
+def empty_best(n: int, keep: int) -> BestTrees:
+    """Room for so many trees over n leaves."""
     return BestTrees(*unlinked(keep, 2 * n - 1), np.full(keep, -np.inf), np.zeros(keep, np.int64))
 
 

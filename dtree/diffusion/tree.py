@@ -220,7 +220,7 @@ def validate(tree: Columns) -> None:
         raise ValueError("Some internal nodes cannot be reached from the root.")
     if np.any(tree.rest[:n] != 0.0):
         raise ValueError("Leaves end at time 1: their `rest` must be 0.")
-    if np.any(tree.rest >= tree.above):
+    if not np.all(tree.rest < tree.above):  # which NaN is not
         raise ValueError(
             "Times must increase from parent to child: `rest` of a child must be smaller than its parent's."
         )

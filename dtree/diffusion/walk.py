@@ -89,11 +89,24 @@ def start_walk(leaves: Leaves, hyper: Hyper, plan: Plan, rng: np.random.Generato
         state = start_from(bhc_tree(leaves), leaves, hyper, keep=plan.n_trees)
     else:
         state = build(leaves, hyper, rng, keep=plan.n_trees, attachments=plan.attachments, beam=plan.beam)
-    k, m = plan.draws, state.pool.parent.shape[0]
-    nothing = unlinked(k, m)._replace(rest=np.full((k, m), np.nan))
-    shape = (0, 0) if bits is None else bits.signs.shape
-    log_joint, drawn_latent = np.full(k, np.nan), np.full((k, *shape), np.nan)
-    return Walk(0, state, None, nothing, log_joint, np.zeros(shape), np.zeros(3), drawn_latent)
+    return Walk(0, state, None, *nothing_drawn(plan, state.pool.parent.shape[0], bits))
+
+
+class Drawn(NamedTuple):
+    """The last fields of a `Walk`: what the sampler fills."""
+
+    draws: Columns
+    log_joint: np.ndarray
+    latent: np.ndarray
+    numbers: np.ndarray
+    drawn_latent: np.ndarray
+
+
+def nothing_drawn(plan: Plan, nodes: int, bits: Bits | None) -> Drawn:
+    """Room for the draws of a walk over trees with so many nodes."""
+    k, shape = plan.draws, (0, 0) if bits is None else bits.signs.shape
+    trees = unlinked(k, nodes)._replace(rest=np.full((k, nodes), np.nan))
+    return Drawn(trees, np.full(k, np.nan), np.zeros(shape), np.zeros(3), np.full((k, *shape), np.nan))
 
 
 def advance(

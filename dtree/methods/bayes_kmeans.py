@@ -266,8 +266,11 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
 
     def check_state(self, job: Job, state: Any) -> None:
         prepared, clusters = job.prepared, state.clusters
+        check_statistics(prepared.model, prepared.first, "of its first clusters")
         check_columns(prepared.model, prepared.columns, job)
         check_statistics(prepared.model, clusters.statistics, f"of the checkpoint after pass {state.number}")
+        if state.number and np.rint(prepared.model.counts(clusters.statistics)).sum() != job.n:
+            raise ValueError(f"the clusters of the checkpoint after pass {state.number} do not hold its {job.n} rows")
         check_pass(clusters, state.race, job.n, len(job.chunks))
 
     def check(self, fitted: Fitted, header: Any) -> None:

@@ -136,6 +136,19 @@ class BHC(Method, Settings=Settings, Prepared=Prepared, State=State, Fitted=Fitt
         leaf_clusters, rows = fitted.tree.cut(fitted.cut), used_columns(rows, fitted.columns)
         return predict_with_tree(fitted.model, fitted.tree, fitted.atoms, leaf_clusters, rows)
 
+    def check_state(self, job: Job, state: State) -> None:
+        prepared, model = job.prepared, state.model
+        check_columns(model, prepared.columns, job)
+        check_statistics(model, prepared.atoms, "of its leaves")
+        held = prepared.held
+        are_rows = held.dtype == np.int64 and held.shape == prepared.atoms.shape[:1] and np.all(np.diff(held) > 0)
+        if not (are_rows and held[0] >= 0 and held[-1] < job.n):
+            raise ValueError("its leaves are not rows of the data")
+        if (state.tree is None) != (state.number == 0) or not np.all(np.isfinite(state.bound_trace)):
+            raise ValueError("its one step has left no tree")
+        if state.tree is not None:
+            check_tree(model, state.tree, prepared.atoms)
+
     def check(self, fitted: Fitted, header: Any) -> None:
         check_statistics(fitted.model, fitted.atoms, "of its leaves")
         check_columns(fitted.model, fitted.columns, header)

@@ -6,6 +6,8 @@ import msgspec
 import numpy as np
 
 from dtree.core.model import Model
+from dtree.core.priors import Prior
+from dtree.mcmc.hyperparameters import parameter_vector
 from dtree.mcmc.run import Checkpoint, Draws, sampler_named
 from dtree.methods.facts import counted
 from dtree.methods.fitted_checks import check_columns, check_statistics
@@ -81,17 +83,11 @@ def check_fitted(fitted: Fitted, header: Any) -> None:
     """ValueError unless the pieces of a fitted record, read from somewhere, fit together."""
     model, draws = fitted.model, fitted.draws
     check_statistics(model, fitted.atoms, "of its leaves")
-    m, p = fitted.atoms.shape[0], len(model.prior.parameters())
+    m = fitted.atoms.shape[0]
     labels = draws.labels
-    if labels.ndim != 3 or labels.shape[2] != m or 0 in labels.shape:
+    if labels.ndim != 3 or 0 in labels.shape:
         raise ValueError("its partitions are not labels by chain, draw and leaf")
-    if not _are_labels(labels, m):
-        raise ValueError("its partitions hold impossible labels")
-    if draws.prior.shape != (*labels.shape[:2], p):
-        raise ValueError("its draws of the prior's parameters do not fit its prior")
-    for name in ("log_joint", "n_clusters", "seconds"):
-        if getattr(draws, name).shape != labels.shape[:2]:
-            raise ValueError(f"its draws of {name} are not one per partition")
+    check_draws(draws, m, model.prior)
     best = fitted.leaf_clusters
     check_columns(model, fitted.columns, header)
     if best.shape != (m,) or not _are_labels(best, m) or np.unique(best).shape[0] != best.max() + 1:
@@ -100,22 +96,50 @@ def check_fitted(fitted: Fitted, header: Any) -> None:
         raise ValueError("its chains have not each a checkpoint")
     sampler_named(fitted.sampler)
     for chain, checkpoint in enumerate(fitted.stops):
-        check_checkpoint(chain, checkpoint, fitted.sampler, m, p)
+        check_checkpoint(chain, checkpoint, fitted.sampler, m, model.prior)
 
 
 def _are_labels(values: np.ndarray, below: int) -> bool:
-    return values.dtype.kind in "iu" and bool(values.min() >= 0 and values.max() < below)
+    return values.dtype.kind in "iu" and bool(values.min(initial=0) >= 0 and values.max(initial=0) < below)
 
 
-def check_checkpoint(chain: int, found: Checkpoint, sampler: str, m: int, p: int) -> None:
+def _are_parameters(values: np.ndarray, shape: tuple[int, ...], prior: Prior) -> bool:
+    """Whether these are parameters of the prior, NaN where it leaves one open."""
+    like = parameter_vector(prior)
+    if values.shape != (*shape, *like.shape) or values.dtype.kind != "f":
+        return False
+    return bool(np.array_equal(np.isnan(values), np.broadcast_to(np.isnan(like), values.shape)))
+
+
+def check_draws(draws: Draws, m: int, prior: Prior) -> None:
+    """ValueError unless these are draws of partitions of m leaves and of the parameters of the prior."""
+    labels = draws.labels
+    if labels.ndim < 2 or labels.shape[-1] != m or not _are_labels(labels, m):
+        raise ValueError(f"its partitions hold impossible labels, or not one for each of {m} leaves")
+    if not _are_parameters(draws.prior, labels.shape[:-1], prior):
+        raise ValueError("its draws of the prior's parameters do not fit its prior")
+    for name in ("log_joint", "n_clusters", "seconds"):
+        if getattr(draws, name).shape != labels.shape[:-1]:
+            raise ValueError(f"its draws of {name} are not one per partition")
+    if not (np.all(np.isfinite(draws.log_joint)) and np.all(np.isfinite(draws.seconds))):
+        raise ValueError("its draws hold NaN or infinity")
+
+
+def check_checkpoint(chain: int, found: Checkpoint, sampler: str, m: int, prior: Prior) -> None:
     """ValueError unless compiled steps, which do not look at what they index, may go on from there over m leaves."""
     state: Any = sampler_named(sampler).function("State")
     if set(found) != {"generator", "sweep", *(f"state_{name}" for name in state._fields)}:
         raise ValueError(f"chain {chain} has no complete checkpoint")
-    labels, prior = found["state_labels"], found["state_prior"]
-    right = found["generator"].shape == (6,) and found["generator"].dtype == np.uint64 and found["sweep"].shape == ()
-    right = right and labels.shape == (m,) and _are_labels(labels, m) and prior.shape == (p,)
-    for values in found.values():
+    shapes = {"generator": (6,), "sweep": (), "state_labels": (m,), "state_log_joint": ()}
+    shapes |= {"state_age": (), "state_guide_visit": (m,), "state_guide_block": (m,)}
+    shapes |= dict.fromkeys(("state_guide_left", "state_guide_right"), (m - 1,))
+    shapes |= dict.fromkeys(("state_guide_weight", "state_guide_birth"), (2 * m - 1,))
+    right = found["generator"].dtype == np.uint64 and _are_labels(found["state_labels"], m)
+    right = right and _are_parameters(found["state_prior"], (), prior)
+    for name, values in found.items():
+        if name == "state_prior":
+            continue
+        right = right and values.shape == shapes[name] and bool(np.all(np.isfinite(values)))
         if values.dtype.kind == "i" and values.ndim > 0 and values.size:  # numbers of nodes, or -1 for none
             right = right and bool(values.min() >= -1 and values.max() < 2 * m)
     if not right:

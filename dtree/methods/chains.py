@@ -29,7 +29,7 @@ from dtree.mcmc.run import Draws, begin_chain, run_chain, sampler_named
 from dtree.methods import chain_records as records
 from dtree.methods.contract import Job, Method, Workers, used_columns
 from dtree.methods.facts import Facts, counted
-from dtree.methods.fitted_checks import check_statistics
+from dtree.methods.fitted_checks import check_columns, check_statistics
 from dtree.methods.settings import option
 from dtree.methods.whole_rows import look_at, whole_rows
 
@@ -224,8 +224,13 @@ class Chains(
     def check_part(self, job: Job, number: int, part: records.Part) -> None:
         prepared = job.prepared
         check_statistics(prepared.model, prepared.atoms, "of its leaves")
-        p = len(prepared.model.prior.parameters())
-        records.check_checkpoint(number, part.checkpoint, job.settings.sampler, prepared.atoms.shape[0], p)
+        check_columns(prepared.model, prepared.columns, job)
+        m, prior, leaves = prepared.atoms.shape[0], prepared.model.prior, prepared.leaves
+        if leaves.shape != (job.n,) or not np.array_equal(leaves[leaves >= 0], np.arange(m)):
+            raise ValueError(f"its {m} leaves are not rows of the data")
+        for draws in job.kept(number):
+            records.check_draws(draws, m, prior)
+        records.check_checkpoint(number, part.checkpoint, job.settings.sampler, m, prior)
 
     def check(self, fitted: records.Fitted, header: Any) -> None:
         records.check_fitted(fitted, header)

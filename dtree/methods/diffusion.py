@@ -17,6 +17,7 @@ import numpy as np
 
 from dtree.core.fingerprint import fingerprint
 from dtree.diffusion import walk as walking
+from dtree.diffusion.checkpoint import check_walk
 from dtree.diffusion.clusters import cut, widest_gap
 from dtree.diffusion.posterior import posterior_of
 from dtree.diffusion.predictive import posterior_of_c, posterior_of_precision
@@ -170,6 +171,16 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
 
     def finish(self, job: Job, workers: Workers, state: None) -> results.Fitted:
         return workers.run(finish_task, [(job,)])[0]
+
+    def check_part(self, job: Job, number: int, part: records.Part) -> None:
+        prepared = job.prepared
+        records.check_used_columns(prepared.columns, prepared.constants, prepared.rows, job.n_features)
+        if prepared.rows.leaf_of_row.shape != (job.n,):
+            raise ValueError(f"it has leaves for {prepared.rows.leaf_of_row.size} rows instead of {job.n}")
+        if part.number != part.walk.done:
+            raise ValueError(f"walk {number} has done {part.walk.done} steps and not {part.number}")
+        check_walk(part.walk, prepared.rows, plan_of(job))
+        generator_in(part.generator)
 
     def check(self, fitted: results.Fitted, header: Any) -> None:
         fitted.check(header.n_rows, header.n_features)

@@ -13,6 +13,7 @@ from dtree.diffusion.prepare import Prepared
 from dtree.diffusion.probit import log_probability, signs_from_binary
 from dtree.diffusion.records import KeptPosterior, check_prepared, posterior_again
 from dtree.diffusion.tree import Columns
+from dtree.methods.diffusion_records import check_used_columns
 
 _LIGHTEST = -40.0  # log weight of trees that the density leaves out: they add less than rounding does
 
@@ -62,10 +63,7 @@ class Fitted(msgspec.Struct, frozen=True, dict=True):
         prepared, posterior = self.prepared, self.posterior
         if prepared.leaf_of_row.shape != (n_rows,):
             raise ValueError(f"it has leaves for {prepared.leaf_of_row.size} rows instead of {n_rows}")
-        columns = self.columns
-        fitting = columns.shape == prepared.affine.offset.shape and self.constants.shape == (n_features,)
-        if not fitting or columns.dtype.kind != "i" or not 0 <= columns.min() <= columns.max() < n_features:
-            raise ValueError(f"its columns are not columns of rows with {n_features} features")
+        check_used_columns(self.columns, self.constants, prepared, n_features)
         labels = self.node_labels
         possible = labels.shape == posterior.best[0].tree.parent.shape and labels.dtype.kind == "i"
         found = np.unique(labels[labels >= 0])

@@ -37,3 +37,12 @@ class Part(msgspec.Struct, frozen=True):
     number: int  # steps and sweeps done
     walk: Walk
     generator: str  # the state of the random generator, as JSON
+
+
+def check_used_columns(columns: np.ndarray, constants: np.ndarray, rows: PreparedRows, n_features: int) -> None:
+    """ValueError unless these are the columns of the data that the leaves have, and one constant for every column."""
+    fitting = columns.shape == rows.affine.offset.shape and constants.shape == (n_features,)
+    if not fitting or columns.dtype.kind != "i" or not 0 <= columns.min() <= columns.max() < n_features:
+        raise ValueError(f"its columns are not columns of rows with {n_features} features")
+    if np.unique(columns).size != columns.size or np.isinf(constants).any() or rows.constants.size > n_features:
+        raise ValueError("its columns are not distinct, or its constants are not one for each column")

@@ -12,7 +12,7 @@ import numpy as np
 
 from dtree.core.model import Model
 from dtree.core.tree import Tree
-from dtree.hierarchy.incremental import FREE, LEAVES, NODE_COLUMNS, NONE, ROOTS, USED, WAITING, Pool
+from dtree.hierarchy.incremental import FREE, LEAVES, NONE, ROOTS, USED, WAITING, Pool, empty_pool
 from dtree.hierarchy.incremental_forest import Forest, ForestColumns
 from dtree.methods.bhc import facts_of_tree
 from dtree.methods.contract import Job, Method, Told, Workers, used_columns
@@ -100,7 +100,6 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
 
     def step(self, job: Job, workers: Workers, state: State) -> State:
         prepared, settings = job.prepared, job.settings
-        check_forest(prepared.model, state.forest, state.inserted)
         forest = Forest.from_columns(prepared.model, state.forest, settings.init == "noisy", settings.balanced)
         stop = min(state.inserted + max(_FEWEST_ROWS, -(-job.n // _MOST_BLOCKS)), job.n)
         forest.insert_some(prepared.atoms, prepared.order[state.inserted : stop])
@@ -128,6 +127,22 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
     def predict(self, fitted: Fitted, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         rows, atoms = used_columns(rows, fitted.columns), fitted.grown().atoms()
         return predict_with_tree(fitted.model, fitted.tree, atoms, fitted.leaf_clusters, rows)
+
+    def check_state(self, job: Job, state: State) -> None:
+        prepared, forest = job.prepared, state.forest
+        check_columns(prepared.model, prepared.columns, job)
+        check_statistics(prepared.model, prepared.atoms, "of its leaves")
+        if prepared.atoms.shape[0] != job.n or not np.array_equal(np.sort(prepared.order), np.arange(job.n)):
+            raise ValueError(f"its order of rows is not one of {job.n} rows")
+        generator_in(prepared.generator)
+        if not 0 <= state.inserted <= job.n or forest.n_atoms != (job.n if state.inserted == job.n else 0):
+            raise ValueError(f"its forest holds {state.inserted} of {job.n} rows")
+        check_forest(prepared.model, forest, state.inserted)
+        at_leaf = forest.pool.atom != NONE
+        atoms, width = forest.pool.atom[at_leaf], prepared.atoms.shape[1]
+        known = forest.total.shape == (width,) and set(atoms.tolist()) == set(prepared.order[: state.inserted].tolist())
+        if not known or not np.array_equal(forest.pool.statistics[at_leaf], prepared.atoms[atoms]):
+            raise ValueError("the leaves of its forest are not its rows")
 
     def check(self, fitted: Fitted, header: Any) -> None:
         check_columns(fitted.model, fitted.columns, header)
@@ -177,16 +192,12 @@ def check_forest(model: Model, forest: ForestColumns, leaves: int) -> None:
     """
     pool, nodes, trees = forest.pool, forest.pool.parent.shape[0], forest.pool.root.shape[0]
     s = forest.total.shape[0]
-    shapes = {"statistics": (nodes, s), "root": (trees,), "root_statistics": (s, trees), "meta": (7,), "merged": (s,)}
-    wanted = dict.fromkeys(NODE_COLUMNS, (nodes,)) | shapes
-    types = {
-        name: "f" if name in ("statistics", "root_statistics", "merged") or "log" in name else "i" for name in wanted
-    }
-    for name, shape in wanted.items():
-        values = getattr(pool, name)
-        if values.shape != shape or values.dtype.kind != types[name]:
+    scratch = empty_pool(s, 0, 0)
+    wanted = empty_pool(s, nodes, trees)._replace(scores=scratch.scores, queue=scratch.queue)
+    for name, values, like in zip(pool._fields, pool, wanted, strict=True):
+        if values.shape != like.shape or values.dtype.kind != like.dtype.kind:
             raise ValueError(f"the column '{name}' of its forest has the wrong shape or type")
-        if types[name] == "f" and not np.all(np.isfinite(values)):
+        if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
             raise ValueError(f"the column '{name}' of its forest holds NaN or infinity")
     sums = (forest.total, forest.room)
     if any(values.shape != (s,) or values.dtype.kind != "f" or not np.all(np.isfinite(values)) for values in sums):

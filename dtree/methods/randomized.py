@@ -109,6 +109,7 @@ class RandomizedBHC(BayesKMeansBHC, Settings=Settings, Prepared=Prepared, State=
 
     def check_state(self, job: Job, state: Any) -> None:
         check_columns(job.prepared.model, job.prepared.columns, job)
+        check_frontier(job.prepared.model, job.prepared.root)
         check_frontier(job.prepared.model, state.frontier)
 
     def keep(self, state: Any) -> tuple[int, ...]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from dtree.core.families import columns_in_use, family_type
 from dtree.core.model import Model
-from dtree.core.priors import DirichletProcess
 from dtree.core.recent import Recent
 from dtree.methods.contract import Job, Method, Workers, used_columns
 from dtree.methods.facts import Facts
+from dtree.methods.fitted_checks import check_columns
 from dtree.methods.settings import FAMILY, option
 from dtree.methods.survey import fingerprint, survey_of
 from dtree.methods.variational_facts import OCCUPIED, facts_of
@@ -155,7 +155,7 @@ class Fitted(msgspec.Struct, frozen=True):
     @property
     def model(self) -> Model:
         """Family and prior as other methods know them."""
-        return Model(self.mixture.family, DirichletProcess(self.mixture.alpha))
+        return self.mixture.model
 
     @property
     def fit(self) -> Fit:
@@ -253,8 +253,24 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         with one_blas_thread():
             return mixture.best(rows, fitted.shown), mixture.log_density(rows, fitted.shown)
 
+    def check_state(self, job: Job, state: State) -> None:
+        first, mixture = job.prepared.first, state.mixture
+        mixture.check()
+        check_columns(mixture.model, job.prepared.columns, job)
+        if first is not None:
+            first.check()
+        if state.whole != (first is None) or mixture.variant != job.settings.variant:
+            raise ValueError("its mixture is not what its settings ask for")
+        if first is not None and mixture.statistics.shape != first.statistics.shape:
+            raise ValueError("its mixture has not the components that it started from")
+        passes = [told.number for told in state.steps]
+        if passes != list(range(1, len(passes) + 1)) or not (state.whole or len(state.bounds) == len(passes)):
+            raise ValueError("its passes are not numbered one after the other")
+        if not np.all(np.isfinite(state.bounds)) or (state.whole and not state.bounds):
+            raise ValueError("its bounds are not a list of numbers")
+
     def check(self, fitted: Fitted, header: Any) -> None:
-        mixture, columns, shown, d = fitted.mixture, fitted.columns, fitted.shown, header.n_features
+        mixture, shown = fitted.mixture, fitted.shown
         mixture.check()
         size = mixture.statistics.shape[0]
         if shown.dtype != np.int64 or not np.array_equal(np.sort(shown), np.arange(size)):
@@ -263,11 +279,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
             raise ValueError(f"its number of clusters {fitted.n_clusters} is not one of its components")
         if fitted.trace.dtype != np.float64 or fitted.trace.ndim != 1 or fitted.trace.size == 0:
             raise ValueError("its bounds are not a list of numbers")
-        used = mixture.family.n_features
-        if columns.dtype != np.int64 or columns.shape != (used,) or np.unique(columns).size != used or d < used:
-            raise ValueError("its columns are not one per feature of the family")
-        if columns.min() < 0 or columns.max() >= d:
-            raise ValueError(f"its columns are not numbers below {d}")
+        check_columns(fitted.model, fitted.columns, header)
 
     def facts(self, fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
         return facts_of(fitted, row_leaf)

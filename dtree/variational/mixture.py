@@ -10,6 +10,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from dtree.core.families import Family
+from dtree.core.model import Model
+from dtree.core.priors import DirichletProcess
 from dtree.variational.fitting import sum_of_pieces
 from dtree.variational.label_kernels import conditional_log_prior, softmax_rows
 from dtree.variational.predictive import log_predictive
@@ -52,6 +54,11 @@ class Mixture(msgspec.Struct, frozen=True):
     def rule(self) -> Rule:
         """What was fitted."""
         return Rule(self.family, variant_named(self.variant), self.alpha, self.corrected, self.order)
+
+    @property
+    def model(self) -> Model:
+        """Family and prior as other methods know them."""
+        return Model(self.family, DirichletProcess(self.alpha))
 
     @property
     def state(self) -> State:
@@ -125,6 +132,8 @@ class Mixture(msgspec.Struct, frozen=True):
                 raise ValueError(f"its {name} must be finite numbers of shape {shape}")
         if not np.isclose(self.counts.sum(), self.rows, rtol=1e-6) or self.counts.min() < 0:
             raise ValueError("its expected counts do not add up to its number of rows")
+        if not np.isfinite(self.entropy):
+            raise ValueError("its entropy is not a number")
 
 
 def _by_pieces(function: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:

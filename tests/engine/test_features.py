@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from dtree.estimators.base import seed_of
 from dtree.methods import METHODS as KNOWN
 from dtree.methods import method_named
 from dtree.methods.settings import checked
-from dtree.runs.codec import encode
+from dtree.runs.codec import encode, restore
 from dtree.runs.run import ROW_ARRAYS, Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -266,6 +267,61 @@ def test_a_flipped_bit_is_noticed(name: str, finished: dict[str, Path], tmp_path
     chunk.write_bytes(content)
     with pytest.raises(ValueError, match="SHA-256 differs"):
         dtree.open(run)
+
+
+# Arrays of a walk whose values do not matter, since they are written before they are read.
+SCRATCH = tuple(f"pool/{name}" for name in ("path", "saved", "shift", "place", "meeting", "base"))
+
+# A start may have any number of clusters, and a map of labels may know some that no row has.
+ANY_LENGTH = ("first", "clusters/label_map")
+
+
+def damaged_arrays(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Every way to spoil one of the arrays: a row too few or too many, numbers that are none."""
+    for place, values in arrays.items():
+        if "family/" in place:  # families look at what they are made of
+            continue
+        if values.ndim and place not in ANY_LENGTH:
+            if values.shape[0]:
+                yield f"{place} too short", {**arrays, place: values[:-1]}
+            longer = np.zeros((values.shape[0] + 1, *values.shape[1:]), dtype=values.dtype)
+            longer[:-1] = values
+            yield f"{place} too long", {**arrays, place: longer}
+        worthless = place.endswith(SCRATCH) or values.size == 0 or not np.all(np.isfinite(values))
+        if values.dtype.kind == "f" and not worthless:
+            yield f"{place} with NaN", {**arrays, place: np.full_like(values, np.nan)}
+
+
+@pytest.mark.parametrize("name", [*METHODS, "tgmcmc"])
+def test_a_damaged_state_gets_one_sentence_on_resuming(name: str, data: Path, tmp_path: Path) -> None:
+    out, method = tmp_path / "run", method_named("chains" if name == "tgmcmc" else name)
+    given = Given(data, chunk_bytes=CHUNK_BYTES, random_state=3)
+    few = METHODS["chains"] | {"sampler": "tgmcmc"} if name == "tgmcmc" else METHODS[name]
+    with pytest.raises(Stop):
+        drive(method, checked(method.Settings, few), given, Place(out), SEED, stop)
+    store = Run.open(out).store
+    newest = [(found, method.State) for found in store.names("checkpoints")[-1:]]
+    newest += [(found, method.Part) for found in store.names("parts/0000")[-1:]]
+    tried = 0
+    for record, kind in [("prepared", method.Prepared), *newest]:
+        arrays: dict[str, np.ndarray] = {}
+        good = store.get(record, kind)
+        stored = encode(good, "", arrays)
+        for what, spoiled in damaged_arrays(arrays):
+            try:
+                wrong = restore(kind, stored, spoiled)
+            except ValueError:
+                continue  # a tree looks at what it is made of
+            store.drop(record)  # what is there already would be kept
+            store.put(record, wrong)
+            with pytest.raises(ValueError, match="damaged") as caught:
+                pytest.fail(f"{record}: {what} went through to {resume(out)}")
+            assert "\n" not in str(caught.value)
+            tried += 1
+        store.drop(record)
+        store.put(record, good)
+    assert tried > 3
+    resume(out)
 
 
 @pytest.mark.parametrize("name", METHODS)
