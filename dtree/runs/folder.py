@@ -12,9 +12,11 @@ A record is written beside, flushed to disk and renamed, with the hash of every 
 and damage is noticed when it is read.
 """
 
+import contextlib
 import json
 import os
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,7 +81,12 @@ class FolderStore:
         return sorted(f"{under}/{name}" for name in found if not name.startswith("."))
 
     def drop(self, name: str) -> None:
-        shutil.rmtree(self.path / name, ignore_errors=True)
+        """Away at once, then deleted: a process that dies in between leaves no half of a record under its name."""
+        folder = self.path / name
+        hidden = folder.with_name(f".dropped-{uuid.uuid4().hex}")
+        with contextlib.suppress(FileNotFoundError):  # a twin of this task was first
+            folder.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
 
     def make_group(self) -> None:
         """Make the folder itself a plain zarr group."""

@@ -43,6 +43,23 @@ def test_a_run_is_a_plain_zarr_group_that_says_where_it_came_from(tmp_path: Path
     assert header.created
 
 
+def test_a_record_that_was_being_dropped_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FolderStore(tmp_path)
+    for number in range(2):
+        store.put(f"checkpoints/gen-{number}", Step(number, np.arange(3.0)))
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dtree.runs.folder.shutil.rmtree", die)
+    with pytest.raises(KeyboardInterrupt):
+        store.drop("checkpoints/gen-0")
+    assert store.names("checkpoints") == ["checkpoints/gen-1"]
+    assert store.get("checkpoints/gen-1", Step).number == 1
+    monkeypatch.undo()
+    store.drop("checkpoints/gen-7")  # which never was
+
+
 def test_large_arrays_are_chunked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtree.runs.arrays._CHUNK_BYTES", 64)
     values = np.arange(70.0).reshape(35, 2)
