@@ -164,6 +164,8 @@ def _begin(
         source: Any = Leaves((reduction.statistics.shape[0], reduction.columns.shape[0]), name="atoms")
     elif isinstance(given.data, str | os.PathLike) and is_run(given.data):
         source, reduction = _clusters_of(given.data, method)
+        if given.weight is not None:
+            raise ValueError(f"the clusters of {given.data} have their own numbers of rows: leave out sample_weight")
     elif isinstance(store, FolderStore):
         source = open_rows(given.data, store.path / "staged", place.client, labels_column=given.labels_column)
     else:

@@ -56,6 +56,10 @@ class Estimator(BaseEstimator):
             given[new] = value
         return checked(kind, given)
 
+    def _settings_for(self, X: Any) -> Any:
+        """The settings of a fit to X."""
+        return self._settings()
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to the rows of X (n, d): an array, a sparse matrix, a data frame, a Dask collection or the path of a
         file.
@@ -64,7 +68,7 @@ class Estimator(BaseEstimator):
         """
         from dtree.engine.drive import Given, Place, drive  # dask is loaded only when it is asked for
 
-        settings = self._settings()
+        settings = self._settings_for(X)
         self._forget()
         place = Place(getattr(self, "out", None), client=getattr(self, "client", None))
         if sample_weight is not None and is_elsewhere(X) and self._method.in_passes:

@@ -21,6 +21,7 @@ from dtree.mcmc.posterior import as_datatree, summary_of, tree_at_medians
 from dtree.mcmc.predictive import log_density_over_draws, log_membership_at
 from dtree.methods.chain_records import Fitted
 from dtree.methods.chains import Settings
+from dtree.runs.run import is_run
 
 _MOST_ROWS_TOGETHER = 20_000  # an n x n matrix of 3 GB
 
@@ -32,7 +33,8 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
     ----------
     sampler : "tgmcmc" (guided by a tree, exact), "gibbs", "split-merge", "slice", "gibbs-subset", "split-merge-subset",
         or "tgmcmc-paper" (as printed in [LC15], biased).
-    family, prior : names, whose hyperparameters are then chosen by the evidence, or objects, as for `dtree.BHC`.
+    family, prior : names, whose hyperparameters are then chosen by the evidence, or objects, as for `dtree.BHC`. When
+        `fit` is given the path of a run of Bayes K-means, whose clusters are then the leaves, the model is that run's.
     chains, draws, warmup, thin : how many chains, kept draws per chain, sweeps before the first (None: half of draws,
         at least 100), and sweeps per kept draw.
     resample_hyperparameters : sample alpha (and sigma) along with the partition; u is always sampled.
@@ -92,6 +94,15 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
         out: str | os.PathLike[str] | None = None,
     ) -> None:
         self._keep(locals())
+
+    def _settings_for(self, X: Any) -> Settings:
+        """A run of Bayes K-means has a model of its own: of it only what was left at its default is asked for."""
+        settings = self._settings()
+        if not (isinstance(X, str | os.PathLike) and is_run(X)):
+            return settings
+        known = type(self)().get_params(deep=False)
+        own = [name for name in ("family", "prior", "coarsening") if getattr(settings, name) == known[name]]
+        return msgspec.structs.replace(settings, **dict.fromkeys(own))
 
     def fit_atoms(self, atoms: Any) -> Self:
         """Run the chains over atoms (m, s), rows of additive statistics of `family` (an object), such as the

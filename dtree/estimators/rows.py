@@ -15,7 +15,7 @@ def checked_rows(estimator: Any, X: Any, reset: bool) -> Any:
 
     With `reset` the estimator learns names and number of features, else they must agree.
     """
-    kind = family_type(estimator.family)
+    kind = family_type(estimator.family if reset else getattr(estimator, "family_", estimator.family))
     X, row_names, feature_names = take_names(X)
     rows = as_rows(X, kind.accepts_sparse, row_names, feature_names)
     if feature_names is not None and len(feature_names) == rows.shape[1]:

@@ -310,3 +310,21 @@ def test_a_problem_is_made_once_for_every_chain(monkeypatch):
     assert len(made) == 2
     held = {key[0] for key in chains_module._problems.held}
     assert run.header.run_id not in held  # let go of at the end
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_the_estimator_samples_the_clusters_of_a_run(family, tmp_path):
+    data = rows() if family == "gaussian" else (rows() > 3.0).astype(float)
+    part = dtree.BayesKMeans(family, random_state=0, out=tmp_path / "part").fit(data)
+    few = {"chains": 2, "draws": 10, "warmup": 5}
+    found = DPMixtureMCMC(**few, random_state=4).fit(tmp_path / "part")
+    sample(tmp_path / "part", tmp_path / "run", seed=4, **few)
+    assert_same(tmp_path / "run", found)
+    assert np.array_equal(found.atoms_, part.statistics_)
+    assert found.family_.parameters().keys() == part.family_.parameters().keys()
+    assert found.predict(data).shape == (45,)
+    assert DPMixtureMCMC(prior="nggp", **few).fit(str(tmp_path / "part")).prior_.name == "nggp"
+    with pytest.raises(ValueError, match="leave those options out"):
+        DPMixtureMCMC(family="gaussian-diag", **few).fit(tmp_path / "part")
+    with pytest.raises(ValueError, match="leave out sample_weight"):
+        DPMixtureMCMC(**few).fit(tmp_path / "part", sample_weight=np.ones(part.n_clusters_))
