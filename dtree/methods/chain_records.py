@@ -85,7 +85,7 @@ def check_fitted(fitted: Fitted, header: Any) -> None:
     check_statistics(model, fitted.atoms, "of its leaves")
     m = fitted.atoms.shape[0]
     labels = draws.labels
-    if labels.ndim != 3 or 0 in labels.shape:
+    if labels.ndim != 3 or labels.shape[2] != m or 0 in labels.shape:
         raise ValueError("its partitions are not labels by chain, draw and leaf")
     check_draws(draws, m, model.prior)
     best = fitted.leaf_clusters
@@ -131,8 +131,8 @@ def check_checkpoint(chain: int, found: Checkpoint, sampler: str, m: int, prior:
     if set(found) != {"generator", "sweep", *(f"state_{name}" for name in state._fields)}:
         raise ValueError(f"chain {chain} has no complete checkpoint")
     shapes = {"generator": (6,), "sweep": (), "state_labels": (m,), "state_log_joint": ()}
-    shapes |= {"state_age": (), "state_guide_visit": (m,), "state_guide_block": (m,)}
-    shapes |= dict.fromkeys(("state_guide_left", "state_guide_right"), (m - 1,))
+    shapes |= {"state_age": (), "state_guide_visit": (m,), "state_guide_block": (m,), "state_roots": (m,)}
+    shapes |= dict.fromkeys(("state_guide_left", "state_guide_right", "state_left", "state_right"), (m - 1,))
     shapes |= dict.fromkeys(("state_guide_weight", "state_guide_birth"), (2 * m - 1,))
     right = found["generator"].dtype == np.uint64 and _are_labels(found["state_labels"], m)
     right = right and _are_parameters(found["state_prior"], (), prior)
