@@ -42,6 +42,9 @@ from dtree.diffusion.tree import Columns
 
 def _log_gaussian(precision: float, shift: float) -> float:
     """log of the integral of exp(-precision/2 x^2 + shift x) over all x."""
+    if not 0.0 < precision < math.inf:  # sites that run away: the caller sees that the energy is none
+        return math.nan
+    precision, shift = float(precision), float(shift)  # which overflow to infinity without a word
     return 0.5 * (math.log(2 * math.pi / precision) + shift * shift / precision)
 
 
@@ -119,6 +122,7 @@ def _model_at(work: Workspace, leaves: Leaves, hyper: Hyper, c: float) -> tuple[
     return _Model(branches, c, jumps), bound
 
 
+@np.errstate(over="ignore", invalid="ignore")  # messages that run away end in an energy that is none, which is said
 def log_evidence_message_passing(
     tree: Columns, leaves: Leaves, hyper: Hyper, *, max_iter: int = 400, tol: float = 1e-5, damping: float = 0.5
 ) -> Evidence:

@@ -67,6 +67,8 @@ def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) 
     if sampled:
         return Posterior(best, sampled, equal, log_joint)
     values = np.array([fit.log_evidence for fit in best])
+    if not np.isfinite(values).any():  # nothing converged: what drove the search ranks them
+        values = np.array([score for score, _ in candidates])
     return Posterior(best, best, np.exp(values - np.logaddexp.reduce(values)), log_joint)
 
 
@@ -90,6 +92,8 @@ def _evaluate(columns: Columns, prepared: Prepared, settings: Settings, k: int) 
     value = fit.log_evidence
     if settings.inference == "laplace" and settings.importance_draws > 0:
         value, _ = importance_correction(fit, leaves, hyper, np.random.default_rng(k), draws=settings.importance_draws)
+    if settings.inference == "message-passing" and not fit.converged:
+        value = -np.inf  # where messages have not settled, their energy is no bound and may be anything
     return FittedTree(fit.tree, leaves, value, fit.converged, fit.message)
 
 

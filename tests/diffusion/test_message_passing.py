@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from sklearn.exceptions import ConvergenceWarning
 
+import dtree
 from dtree.diffusion import message_passing as mp
 from dtree.diffusion import prior
 from dtree.diffusion import time_messages as tm
@@ -117,3 +119,20 @@ def test_non_convergence_is_reported() -> None:
     fit = mp.log_evidence_message_passing(columns, leaves_from_data(y), Hyper(), max_iter=2)
     assert not fit.converged
     assert "did not converge" in fit.message
+
+
+@pytest.mark.parametrize(("seed", "permutations"), [(0, 2), (1, 1)])
+def test_trees_whose_messages_have_not_settled_are_not_ranked_by_them(seed: int, permutations: int) -> None:
+    rows = np.random.default_rng(seed).uniform(-1, 1, (24, 4))
+    model = dtree.DiffusionTree(
+        "message-passing", n_permutations=permutations, search_steps=10, sigma2=1.0, init="bhc", scaling="whiten",
+        random_state=0,
+    )  # fmt: skip
+    with pytest.warns(ConvergenceWarning, match="did not converge on"):
+        model.fit(rows)
+    # Laplace's evidence of the same rows is about -140; a density of 24 rows in a box of side 2 cannot reach 0.
+    assert -250 < model.log_evidence_ < 0
+    finite = np.isfinite(model.log_evidences_)
+    assert np.all(np.diff(model.log_evidences_[finite]) <= 0)
+    assert np.all(np.flatnonzero(finite) < finite.sum())
+    assert np.all(np.isfinite(model.score_samples(rows)))
