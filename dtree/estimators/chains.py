@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
+from scipy import sparse
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -49,7 +50,8 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
     Attributes
     ----------
     posterior_ : xarray DataTree in ArviZ's schema: n_clusters, log_joint and the prior's parameters by chain and draw.
-    partitions_ : (chain, draw, row) labels. labels_, n_clusters_ : the point estimate.
+    partitions_ : (chain, draw, row) labels, -1 for a row of weight 0, which is in no draw. labels_, n_clusters_ : the
+        point estimate.
     checkpoints_ : where each chain stopped, as plain arrays; `more_draws` goes on from there.
     family_, prior_ : the model the chains started from. columns_ : the columns it uses (a Gaussian given by name leaves
         out constant ones). atoms_ : statistics (m, s) of the leaves.
@@ -157,11 +159,21 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
         self._tree: Tree | None = None
         self.model_: Model = fitted.model
         self.family_, self.prior_, self.atoms_ = fitted.model.family, fitted.model.prior, fitted.atoms
-        self.partitions_ = fitted.draws.labels
+        self.partitions_ = self._of_rows(fitted.draws.labels)
         self.posterior_ = as_datatree(fitted.model.prior, fitted.draws)
         self.checkpoints_ = fitted.stops
         self.labels_ = self._row_array("labels")
         self.n_clusters_ = int(fitted.leaf_clusters.max()) + 1
+
+    def _of_rows(self, labels: np.ndarray) -> np.ndarray:
+        """Labels (chains, draws, n) of the rows for those (chains, draws, m) of the leaves."""
+        leaves = self._row_array("leaves")
+        held = leaves >= 0
+        if held.all():
+            return labels
+        wide = np.full((*labels.shape[:2], leaves.shape[0]), -1)
+        wide[:, :, held] = labels[:, :, leaves[held]]
+        return wide
 
     @classmethod
     def from_run(cls, run: Any) -> Self:
@@ -181,19 +193,28 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
         """Posterior probability that two rows are in one cluster, for all rows or those with the given numbers.
 
         An array (n, n); with `least` a SciPy sparse array of the probabilities that are at least so large, which has
-        room for far more rows. Over atoms, it is the matrix of the atoms.
+        room for far more rows. Over atoms, it is the matrix of the atoms. A row of weight 0 is in no draw: NaN, or not
+        there.
         """
         check_is_fitted(self)
-        labels = self._fitted.partitions
-        labels = labels if rows is None else labels[:, np.asarray(rows)]
+        leaves = self._row_array("leaves")
+        leaves = leaves if rows is None else leaves[np.asarray(rows)]
+        n, held = leaves.shape[0], np.flatnonzero(leaves >= 0)
+        labels = self._fitted.partitions[:, leaves[held]]
         if least is not None:
-            return sparse_coclustering(labels, least)
-        if labels.shape[1] > _MOST_ROWS_TOGETHER:
+            found = sparse_coclustering(labels, least)
+            if held.shape[0] == n:
+                return found
+            found = found.tocoo()
+            return sparse.csr_array((found.data, (held[found.row], held[found.col])), shape=(n, n))
+        if n > _MOST_ROWS_TOGETHER:
             raise ValueError(
-                f"a matrix of {labels.shape[1]} x {labels.shape[1]} is too large: pass the numbers of at most "
+                f"a matrix of {n} x {n} is too large: pass the numbers of at most "
                 f"{_MOST_ROWS_TOGETHER} rows, or least=0.1 for a sparse matrix"
             )
-        return coclustering(labels)
+        together = np.full((n, n), np.nan)
+        together[np.ix_(held, held)] = coclustering(labels)
+        return together
 
     @property
     def tree_(self) -> Tree:
