@@ -53,7 +53,8 @@ class LogGammaTable(NamedTuple):
 def log_gamma_table(shift: np.ndarray, largest: np.ndarray, coarsening: float = 1.0) -> LogGammaTable:
     """Build the table for counts up to `largest` (d,) per feature (in coarsened units)."""
     shift = np.ascontiguousarray(shift, dtype=np.float64)
-    entries = np.floor(np.asarray(largest, dtype=np.float64) / coarsening + 0.5).astype(np.int64) + 1
+    wanted = np.floor(np.asarray(largest, dtype=np.float64) / coarsening + 0.5)
+    entries = np.minimum(wanted, MAX_TABLE_ENTRIES).astype(np.int64) + 1  # more would not fit into whole numbers
     tabled = shift
     if np.all(shift == shift[0]):
         tabled, entries = shift[:1], entries.max(keepdims=True)

@@ -37,8 +37,8 @@ class IncrementalBHC(TreeEstimator):
     random_state : seed of the shuffling.
     client : a `distributed.Client` whose workers compute the blocks of a Dask collection; insertion itself is
         sequential and happens here.
-    out : folder for the run that `fit` makes, which `dtree.open` and `dtree resume` know; None leaves none. Rows that
-        come later are not in it: save the model again.
+    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none. Every `partial_fit` writes
+        it anew, in time proportional to all rows seen: for a stream of small blocks save the model at the end.
 
     Attributes
     ----------
@@ -94,6 +94,7 @@ class IncrementalBHC(TreeEstimator):
         weight = as_counts(sample_weight, rows.shape[0])
         require_no_zeros(weight)
         atoms = self.model_.atoms(rows, weight)
+        self._forest.require_precision(atoms)
         names, known = take_names(data).row_names, self.__dict__.pop("row_names_", None)
         if known is not None and names is not None:  # names of all rows, as long as every block has them
             self.row_names_ = np.concatenate([known, names])
@@ -114,6 +115,7 @@ class IncrementalBHC(TreeEstimator):
             self._seed = seed_of(self.random_state)
             self._rng = np.random.default_rng(self._seed)
             self._plant(Forest(model, noisy=settings.init == "noisy", balanced=settings.balanced))
+        self._forest.require_precision(atoms)
         self.__dict__.pop("row_names_", None)
         return self._grow(atoms)
 
@@ -127,6 +129,8 @@ class IncrementalBHC(TreeEstimator):
         self._grown = True
         self._tree, self._labels, self._mixture = None, None, None
         self.n_seen_ = self._forest.n_atoms
+        if self.out is not None:
+            self._finished_run().copy_to(self.out, self._method, overwrite=True)
         return self
 
     def _take(self, fitted: Fitted) -> None:

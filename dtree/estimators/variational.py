@@ -151,7 +151,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
         return in_memory(source.with_columns_of(*self._features()) if hasattr(self, "fit_") else source)
 
     def _fit_batch(self, rows: Any, weight: np.ndarray, settings: Any) -> Fit:
-        size = size_for(settings.truncation, weight)
+        size = size_for(settings.truncation, weight, " of the first batch")
         return fit_rows(rows, weight, size, settings, seed_of(self.random_state))
 
     def _run_of_batches(self, fit: Fit, rows: Any, row_names: Any, settings: Any) -> Run:

@@ -20,6 +20,10 @@ from dtree.hierarchy.statistics import node_statistics
 
 _LARGEST_STEP = 8.0  # how far, in logs, one round may move a hyperparameter
 
+# A marginal raises its sum of squares to a power, which learning takes to a million: an error of this size, relative to
+# what the prior adds to the sum, is then a tenth in the log and parts no equal rows.
+_LEARNED_ROUNDING = 1e-7
+
 
 class Learned(NamedTuple):
     """The best model found, its tree, and the bound after each round."""
@@ -77,12 +81,14 @@ def improve_on_tree(
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
         try:
             moved = _with_parameters(model, theta, prior_only)
+            if not moved.family.rounding(statistics[-1]) <= _LEARNED_ROUNDING:  # equal rows want a scale of zero
+                return 1e300, np.zeros_like(theta)
             value, gradient = bound_and_gradient(tree, moved, statistics, prior_only, log_marginals)
             if hyperprior:
                 log_density, slope = moved.prior.log_hyperprior()
                 value += log_density
                 gradient[: slope.shape[0]] += slope
-        except (ValueError, OverflowError, np.linalg.LinAlgError):
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError):
             return 1e300, np.zeros_like(theta)  # outside the family's domain: the line search turns back
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             return 1e300, np.zeros_like(theta)
@@ -99,6 +105,8 @@ def learn(model: Model, atoms: np.ndarray, rounds: int = 20, tolerance: float = 
     tree = build_tree(model, atoms)
     count = float(model.counts(atoms).sum())
     trace = [log_bound(tree, model, count)]
+    if model.family.value_kind == "real" and not np.ptp(atoms / atoms[:, :1], axis=0).any():
+        return Learned(model, tree, trace)  # rows that are all equal say nothing of how far apart rows are
     for done in range(rounds):
         report("learning hyperparameters", done, rounds)
         candidate = improve_on_tree(model, tree, atoms)

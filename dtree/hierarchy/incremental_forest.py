@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dtree.core.families.base import MOST_ROUNDING
 from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel, Model
 from dtree.core.partition import canonical_labels
@@ -201,11 +202,23 @@ class Forest:
 
     def announce(self, atoms: np.ndarray) -> None:
         """Make ready for atoms (m, s) that are about to come, in one go or in several."""
-        added = atoms.sum(axis=0)
-        self.total = added if self.total is None else self.total + added
+        self.total = self.require_precision(atoms)
         self.compiled()
         if self.pool is None:
             self.pool = empty_pool(atoms.shape[1], 2 * min(atoms.shape[0], 1024), 16)
+
+    def require_precision(self, atoms: np.ndarray) -> np.ndarray:
+        """The sum (s,) of all atoms with these (m, s); one sentence when rounding would drown what they say."""
+        with np.errstate(over="ignore"):
+            added = atoms.sum(axis=0)
+            total = added if self.total is None else self.total + added
+            rounding = self.model.family.rounding(total)
+        if not rounding <= MOST_ROUNDING:
+            raise ValueError(
+                "some rows lie so far from the others, or weigh so much, that rounding drowns the spread of a cluster: "
+                "leave them out, use smaller weights, or give a family whose scale fits them"
+            )
+        return total
 
     def insert_some(self, atoms: np.ndarray, order: np.ndarray) -> None:
         """Insert those of the announced atoms (m, s) whose rows are in `order`; `n_atoms` is left to the caller."""

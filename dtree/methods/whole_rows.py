@@ -12,6 +12,10 @@ from dtree.core.priors import Prior
 from dtree.hierarchy.defaults import choose_model
 from dtree.methods.contract import Job, used_columns
 
+# The scale of a cluster is looked for down to 1e-4 of the data's (`Gaussian.refined`). Sums of squares of so many rows
+# carry rounding errors of a fifth of that.
+MOST_REAL_ROWS = 1e11
+
 
 class Whole(NamedTuple):
     """All rows that count, and what was found out about them."""
@@ -44,6 +48,11 @@ def look_at(job: Job, family: str | Family, prior: str | Prior, coarsening: floa
     held = np.arange(job.n) if weight is None else np.flatnonzero(weight > 0)
     if weight is not None and held.shape[0] < job.n:
         rows, weight = rows[held], weight[held]
+    if weight is not None and family_type(family).value_kind == "real" and weight.sum() > MOST_REAL_ROWS:
+        raise ValueError(
+            f"sample_weight adds up to {weight.sum():g}: beyond {MOST_REAL_ROWS:g} rounding drowns the spread of a "
+            "cluster, so divide all weights by a number"
+        )
     columns = columns_in_use(family, *limits(rows))
     rows = used_columns(rows, columns)
     if isinstance(family, Family) and family.n_features != rows.shape[1]:

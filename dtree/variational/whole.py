@@ -31,7 +31,7 @@ _SAMPLE_TOLERANCE = 1e-6  # ... and no further than the passes will have to move
 _DISTINCT_ROWS = 20_000  # above this, sorting rows to find equal ones costs more than it brings
 
 
-def size_for(truncation: int | None, weight: np.ndarray) -> int:
+def size_for(truncation: int | None, weight: np.ndarray, where: str = "") -> int:
     """The number of components T for rows of these weights (n,), or one sentence why there cannot be so many.
 
     >>> size_for(None, np.ones(7))
@@ -43,7 +43,7 @@ def size_for(truncation: int | None, weight: np.ndarray) -> int:
     if truncation is None:
         return min(DEFAULT_TRUNCATION, rows)
     if truncation > rows:
-        raise ValueError(f"truncation {truncation} is above the number of rows {rows}: use at most {rows}")
+        raise ValueError(f"truncation {truncation} is above the number of rows{where}, {rows}: use at most {rows}")
     return truncation
 
 
@@ -193,6 +193,6 @@ def _check_exact(settings: Any, weight: np.ndarray) -> None:
         raise ValueError("exact expectations need whole-number weights: use expectation='corrected'")
     if weight.sum() > _EXACT_SWEEP_ROWS:
         raise ValueError(
-            f"exact expectations cost the square of the number of rows and {weight.shape[0]} is too many: "
-            "use expectation='corrected'"
+            "exact expectations cost the square of the number of rows, each as often as it weighs, and "
+            f"{weight.sum():.0f} are too many (at most {_EXACT_SWEEP_ROWS}): use expectation='corrected'"
         )

@@ -111,6 +111,9 @@ class _ClassName:
         return owner.__name__
 
 
+MOST_ROUNDING = 0.1  # beyond, a sum of squares may round to nothing and a marginal to anything
+
+
 class Family(ABC):
     """An observation model with conjugate prior; see the module's docstring for the contract."""
 
@@ -231,6 +234,11 @@ class Family(ABC):
         return None if columns is None else plain_profile(self.value_kind, statistics[:, columns], statistics[:, 0])
 
     # For people who want to look ----------------------------------------------------------------------------------
+
+    def rounding(self, total: np.ndarray) -> float:
+        """Error of a cluster's sum of squares by rounding, relative to what the prior adds, when all clusters sum to
+        `total` (s,); 0 where statistics are counts."""
+        return 0.0
 
     def log_marginal_of(self, statistics: np.ndarray) -> np.ndarray:
         """Log marginal likelihood (k,) of each row of statistics (k, s)."""

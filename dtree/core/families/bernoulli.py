@@ -148,14 +148,14 @@ class Bernoulli(CountsPerFeature):
         count, ones = statistics[:, :1], statistics[:, 1:]
         log_total = np.log(self.a + self.b + count)
         log_one = np.log(self.a + ones) - log_total
-        log_zero = np.log(self.b + count - ones) - log_total
+        log_zero = np.log(self.b + (count - ones)) - log_total
         rows = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
         return np.asarray(rows @ (log_one - log_zero).T) + log_zero.sum(axis=1)
 
     def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
         count, ones = statistics[:, :1], statistics[:, 1:]
-        log_zero = digamma(self.b + count - ones) - digamma(self.a + self.b + count)
-        log_odds = digamma(self.a + ones) - digamma(self.b + count - ones)
+        log_zero = digamma(self.b + (count - ones)) - digamma(self.a + self.b + count)
+        log_odds = digamma(self.a + ones) - digamma(self.b + (count - ones))
         return np.hstack([log_zero.sum(axis=1, keepdims=True), log_odds])
 
     def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
@@ -167,5 +167,5 @@ class Bernoulli(CountsPerFeature):
         count, ones = statistics[:, :1], statistics[:, 1:]
         both = digamma(self.a + self.b) - digamma(self.a + self.b + count)
         by_a = weights @ (digamma(self.a + ones) - digamma(self.a) + both)
-        by_b = weights @ (digamma(self.b + count - ones) - digamma(self.b) + both)
+        by_b = weights @ (digamma(self.b + (count - ones)) - digamma(self.b) + both)
         return np.concatenate([self.a * by_a, self.b * by_b])

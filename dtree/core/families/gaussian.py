@@ -97,6 +97,9 @@ class Gaussian(StandardUnits):
             raise ValueError("the data's covariance is singular, so the paper's prior does not exist for them")
         return cls(X.mean(axis=0), 0.1, d + 6.0, covariance / math.exp((math.log(10.0) + log_det) / d))
 
+    def _smallest_scale(self) -> float:
+        return float(np.linalg.eigvalsh(self._scale_in_units())[0])
+
     def _squares(self, statistics: np.ndarray) -> np.ndarray:
         a, b = np.triu_indices(self.n_features)
         return statistics[:, 1 + self.n_features :][:, a == b]

@@ -139,6 +139,9 @@ class DiagonalGaussian(StandardUnits):
         rate = share * (shape - 1.0) * variance
         return cls(moments.mean, share / (1.0 - share), shape, rate, moments.mean, np.sqrt(variance))
 
+    def _smallest_scale(self) -> float:
+        return float(2.0 * np.min(self.rate / self.unit**2))
+
     def _squares(self, statistics: np.ndarray) -> np.ndarray:
         return statistics[:, 1 + self.n_features :]
 

@@ -55,6 +55,14 @@ class StandardUnits(Family):
     def _squares(self, statistics: np.ndarray) -> np.ndarray:
         """Sums of z**2 (k, d) in statistics (k, s)."""
 
+    @abstractmethod
+    def _smallest_scale(self) -> float:
+        """What the prior adds at least to a cluster's sum of squares, in standard units."""
+
+    def rounding(self, total: np.ndarray) -> float:
+        squares = self._squares(np.atleast_2d(total)).max(initial=0.0)
+        return float(np.finfo(np.float64).eps * squares / self._smallest_scale())
+
     def anchored(self, moments: Moments) -> Self:
         unit = np.where(moments.variance > 0, np.sqrt(moments.variance), self.unit)
         return type(self)(**{**self.parameters(), "origin": moments.mean, "unit": unit})

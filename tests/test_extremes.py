@@ -1,0 +1,103 @@
+"""Rows far out, rows that are all equal, heavy weights and weights of zero: an answer, or one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dtree
+from dtree.core.families import Multinomial
+
+
+def normal(n: int = 100, d: int = 5) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, d))
+
+
+@pytest.mark.parametrize("far", [1e9, 1e12, 1e100])
+def test_a_row_that_is_refused_leaves_the_forest_whole(far: float) -> None:
+    model, twin = dtree.IncrementalBHC(random_state=0).fit(normal()), dtree.IncrementalBHC(random_state=0).fit(normal())
+    labels = model.labels_
+    with pytest.raises(ValueError, match="so far from the others"):
+        model.partial_fit(np.full((1, 5), far))
+    assert np.array_equal(model.labels_, labels)
+    assert model.n_seen_ == 100
+    more = np.random.default_rng(1).normal(size=(30, 5))
+    assert np.array_equal(model.partial_fit(more).labels_, twin.partial_fit(more).labels_)
+    model.tree_.validate()
+
+
+def test_a_row_not_quite_so_far_is_a_cluster() -> None:
+    model = dtree.IncrementalBHC(random_state=0).fit(normal()).partial_fit(np.full((1, 5), 1e6))
+    model.partial_fit(np.random.default_rng(1).normal(size=(30, 5))).tree_.validate()
+    assert np.count_nonzero(model.labels_ == model.labels_[100]) == 1
+
+
+@pytest.mark.parametrize("family", ["gaussian", "gaussian-diag"])
+def test_equal_rows_stay_together_when_hyperparameters_are_learned(family: str) -> None:
+    assert dtree.BHC(family, optimize=True).fit(np.ones((30, 3))).n_clusters_ == 1
+    which = np.repeat(np.arange(4), 5)
+    rows = normal(4, 3)[which]
+    for weight in (1.0, 1e6):
+        found = dtree.BHC(family, optimize=True).fit(rows, sample_weight=np.full(20, weight))
+        assert np.array_equal(found.labels_, which)
+
+
+def test_ones_that_weigh_much_are_one_component() -> None:
+    model = dtree.DPMixtureVB("TSB", "bernoulli", random_state=0).fit(np.ones((20, 3)), sample_weight=np.full(20, 1e6))
+    assert model.n_clusters_ == 1
+    assert np.all(np.isfinite(model.score_samples(np.eye(3))))
+
+
+@pytest.mark.parametrize("weight", [1e17, 1e18])
+def test_counts_beyond_whole_numbers(weight: float) -> None:
+    family = Multinomial(np.ones(4))
+    counts = np.random.default_rng(0).integers(0, 5, size=(6, 4)) * weight
+    assert np.all(np.isfinite(family.log_marginal_of(family.statistics(counts))))
+    assert dtree.BHC("multinomial").fit(counts).labels_.shape == (6,)
+
+
+@pytest.mark.parametrize("estimator", [dtree.IncrementalBHC, dtree.BHC])
+def test_weights_beyond_rounding_get_one_sentence(estimator: type) -> None:
+    with pytest.raises(ValueError, match="divide all weights"):
+        estimator().fit(normal(), sample_weight=np.full(100, 1e12))
+
+
+def test_rows_of_weight_zero_are_in_no_draw() -> None:
+    weight = np.ones(30)
+    weight[[3, 7]] = 0
+    settings = {"family": "gaussian-diag", "chains": 2, "draws": 5, "warmup": 2, "random_state": 0}
+    model = dtree.DPMixtureMCMC(**settings).fit(normal(30, 2), sample_weight=weight)
+    held = np.flatnonzero(weight)
+    assert model.partitions_.shape == (2, 5, 30)
+    assert np.all(model.partitions_[:, :, [3, 7]] == -1)
+    assert np.all(model.partitions_[:, :, held] >= 0)
+    together = model.coclustering()
+    assert together.shape == (30, 30)
+    assert np.isnan(together[3]).all()
+    assert np.isnan(together[:, 7]).all()
+    draws = model.partitions_.reshape(10, 30)
+    expected = (draws[:, held, None] == draws[:, None, held]).mean(axis=0)
+    np.testing.assert_allclose(together[np.ix_(held, held)], expected)
+    np.testing.assert_allclose(model.coclustering(rows=[2, 3, 4]), together[np.ix_([2, 3, 4], [2, 3, 4])])
+    few = model.coclustering(least=0.5).toarray()
+    np.testing.assert_allclose(few, np.where(together >= 0.5, together, 0.0))
+
+
+def test_a_grown_forest_is_in_its_run(tmp_path: Path) -> None:
+    model = dtree.IncrementalBHC(random_state=0, out=tmp_path / "run").fit(normal())
+    model.partial_fit(normal(20) + 3.0)
+    again = dtree.open(tmp_path / "run")
+    assert again.n_seen_ == 120
+    assert np.array_equal(again.labels_, model.labels_)
+    more = normal(10) - 3.0
+    assert np.array_equal(again.partial_fit(more).labels_, model.partial_fit(more).labels_)
+    assert dtree.open(tmp_path / "run").n_seen_ == 130
+
+
+def test_sentences_of_mixtures_say_what_is_meant() -> None:
+    with pytest.raises(ValueError, match="rows of the first batch, 10"):
+        dtree.DPMixtureVB(truncation=20).partial_fit(normal(10, 2))
+    with pytest.raises(ValueError, match="each as often as it weighs, and 40000000 are too many"):
+        dtree.DPMixtureVB("CTSB", expectation="exact").fit(normal(40, 2), sample_weight=np.full(40, 1e6))
