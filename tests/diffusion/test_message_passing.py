@@ -130,7 +130,7 @@ def test_trees_whose_messages_have_not_settled_are_not_ranked_by_them(seed: int,
     )  # fmt: skip
     with pytest.warns(ConvergenceWarning, match="did not converge on"):
         model.fit(rows)
-    # Laplace's evidence of the same rows is about -140; a density of 24 rows in a box of side 2 cannot reach 0.
+    # The rows have log density -96 log 2 = -67 under the box they were drawn from; wide limits around that.
     assert -250 < model.log_evidence_ < 0
     finite = np.isfinite(model.log_evidences_)
     assert np.all(np.diff(model.log_evidences_[finite]) <= 0)
