@@ -20,8 +20,8 @@ from dtree.hierarchy.statistics import node_statistics
 
 _LARGEST_STEP = 8.0  # how far, in logs, one round may move a hyperparameter
 
-# A marginal raises its sum of squares to a power, which learning was seen to take to 1e5: an error of this size, relative
-# to what the prior adds to the sum, is then 0.01 in the log. At 0.04 equal rows were parted.
+# A marginal raises its sum of squares to a power, which learning was seen to take to 1e5: an error of this size,
+# relative to what the prior adds to the sum, is then 0.01 in the log. At 0.04 equal rows were parted.
 _LEARNED_ROUNDING = 1e-7
 
 
