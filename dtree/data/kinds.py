@@ -8,12 +8,13 @@
 | text that repeats; beside text also few whole numbers, which are then codes | category |
 | names, identifiers, free text, one value only, no value at all, more than 1,000 levels | left out |
 
-Nothing is left out of a table of numbers without gaps, and none of its numbers is taken for a code.
+A table of numbers without gaps, about which nothing is said, is what an array is: all real, and nothing is left out.
 """
 
 import re
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from dtree.core.columns import MOST_LEVELS, Column
@@ -53,10 +54,12 @@ def decided(name: str, found: Summary, wanted: str | None, around: Around) -> Co
         return LeftOut("you said so")
     if wanted is not None:
         return _as_wanted(name, found, wanted, around)
-    if not around.plain:
-        unfit = _unfit(name, found)
-        if unfit is not None:
-            return LeftOut(unfit)
+    if around.plain:
+        column = _numbers(name, found, around)
+        return msgspec.structs.replace(column, kind="real", levels=())
+    unfit = _unfit(name, found)
+    if unfit is not None:
+        return LeftOut(unfit)
     return _words(name, found, around) if found.is_words else _numbers(name, found, around)
 
 
