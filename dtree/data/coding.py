@@ -6,7 +6,7 @@ import numpy as np
 
 from dtree.core.columns import Column
 from dtree.data.cells import Cells, at_levels, dates_in, level_text, numbers_in
-from dtree.data.kinds import NO_WORDS, YES_WORDS, Around, binary_levels, text_sentence
+from dtree.data.kinds import NO_WORDS, YES_WORDS, Around, binary_levels, spoiled_sentence
 from dtree.data.summary import WORDS, Summary
 
 
@@ -46,8 +46,8 @@ def _numbers(cells: Cells, column: Column, around: Around, first_row: int) -> np
         found = Summary()
         found.add(cells)
         if found.spoiler is not None:
-            found.spoiler = found.spoiler._replace(row=found.spoiler.row + first_row)
-            raise ValueError(text_sentence(column.name, found, around))
+            spoiler = found.spoiler._replace(row=found.spoiler.row + first_row)
+            raise ValueError(spoiled_sentence(column.name, spoiler, around))
     return at_levels(cells, values)
 
 

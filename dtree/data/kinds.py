@@ -19,14 +19,14 @@ import numpy as np
 
 from dtree.core.columns import MOST_LEVELS, Column
 from dtree.data.cells import level_text, numbers_in
-from dtree.data.summary import SENTINELS, Summary
+from dtree.data.summary import SENTINELS, Spoiler, Summary
 
 SKIP = "skip"
 NO_WORDS, YES_WORDS = ("0", "n", "no", "f", "false"), ("1", "y", "yes", "t", "true")
 # A count of k events is within about sqrt(k) of what is expected; beyond this, 3 %, so that no two rows of an amount
 # such as an income would ever count as alike. Larger whole numbers are amounts.
 _LARGEST_COUNT = 1000
-_NAME_OF_AN_ID = re.compile(r"(?:^|[^a-zA-Z])(?:id|key|uuid|index)$|[a-z](?:Id|ID)$", re.IGNORECASE)
+_NAME_OF_AN_ID = re.compile(r"(?:^|[^a-zA-Z])(?i:id|key|uuid|index)$|[a-z](?:Id|ID)$")
 
 
 class Around(NamedTuple):
@@ -127,9 +127,9 @@ def _words(name: str, found: Summary, around: Around) -> Column | LeftOut:
     pair = binary_levels(levels)
     if pair is not None:
         return _column(name, "binary", f"yes or no, {pair[0]!r} is 0", found, around, pair)
-    why = f"declared as a category of {len(levels)}" if found.declared else f"text, {len(levels)} different"
+    why = f"a category with {len(levels)} levels" if found.declared else f"text, {len(levels)} different values"
     if found.spoiler is None and not found.declared:
-        why += " that read as numbers ('real' would take them so)"
+        why += " that read as numbers ('real' takes them so)"
     return _column(name, "category", why, found, around, levels)
 
 
@@ -152,7 +152,7 @@ def _numbers(name: str, found: Summary, around: Around) -> Column:
     if around.has_words and levels is not None and _is_few(few, found):
         # A bell curve over few values that repeat becomes ever higher the narrower it is, so that such a column would
         # make clusters by itself; the probability of a code is at most 1.
-        why = f"whole numbers, {few} different that repeat: codes ('real' would take them as numbers)"
+        why = f"{few} whole numbers that repeat, beside text: codes ('real' takes them as numbers)"
         return _column(name, "category", why, found, around, levels)
     kind: Literal["real", "count"] = "real"
     return _column(name, kind, "whole numbers", found, around)
@@ -241,13 +241,20 @@ def _has_decimals(found: Summary) -> bool:
 def text_sentence(name: str, found: Summary, around: Around) -> str:
     """Which cell of a column is not a number, and what to do about it."""
     assert found.spoiler is not None
-    text, row = found.spoiler
+    return (
+        f"{spoiled_sentence(name, found.spoiler, around)}, or say what the column is "
+        f"({_how(name, 'category', around)}, or {SKIP})"
+    )
+
+
+def spoiled_sentence(name: str, spoiler: Spoiler, around: Around) -> str:
+    """Which cell of a column is not a number, where the kind of the column is settled."""
+    text, row = spoiler
     place = f"line {row + around.first_line}" if around.first_line else f"row {row}"
     comma = re.fullmatch(r"\s*[-+]?\d*,\d+\s*", text) is not None
     return (
         f"{around.what}: the column '{name}' holds text ('{text[:40]}' in {place}) among numbers; turn it into numbers"
-        f"{', with a point instead of a comma' if comma else ''}, empty the field if it is missing, or say what the "
-        f"column is ({_how(name, 'category', around)}, or {SKIP})"
+        f"{', with a point instead of a comma' if comma else ''}, or empty the field if it is missing"
     )
 
 

@@ -191,8 +191,10 @@ class Source:
         >>> new.with_columns_of(("a", "b"), 2).picked
         (2, 0)
         """
-        if kinds and tuple(kinds) != self.kinds:
-            return self._recoded(tuple(kinds)).with_columns_of(names, n_features)
+        same = tuple(kinds) == self.kinds
+        return (self if same else self._read_as(tuple(kinds), names))._in_order(names, n_features)
+
+    def _in_order(self, names: Sequence[str], n_features: int) -> Source:
         if self.columns and names:
             missing = [name for name in names if name not in self.columns]
             if missing:
@@ -201,28 +203,36 @@ class Source:
                 return self
             return self.pick([self.columns.index(name) for name in names])
         if self.shape[1] < n_features and self.wider is not None:
-            return self.wider.with_columns_of(names, n_features)
+            return self.wider._in_order(names, n_features)
         if self.shape[1] != n_features:
             raise ValueError(f"the rows have {self.shape[1]} columns but the run was fitted on {n_features}")
         return self
 
-    def _recoded(self, kinds: tuple[Column, ...]) -> Source:
-        """The same rows read with the levels of a fit; an array of numbers as it is, unless it lacks what they mean."""
+    def _read_as(self, kinds: tuple[Column, ...], names: Sequence[str]) -> Source:
+        """The same rows read with the levels of a fit; where it learned from an array of numbers, as numbers."""
         if self.original is not None:
-            return self.original._recoded(kinds)
-        choice = Choice(known=kinds)
-        if self.beside.table is not None:
-            again = self._format.opened(self.beside.table, choice)
-        elif self.kinds:
-            again = self._format.opened(Path(self.path), choice)
-        else:
+            return self.original._read_as(kinds, names)
+        words = listed([column.name for column in kinds or self.kinds if column.kind == "category"])
+        if not self.kinds:
             if any(column.kind == "category" for column in kinds):
-                words = listed([column.name for column in kinds if column.kind == "category"])
                 raise ValueError(
                     f"the run was fitted on a table with categories ({words}): give new rows as a table too, with the "
                     "same columns, since an array of numbers does not say which level is meant"
                 )
             return self
+        if not kinds:
+            if not self.beside.is_coded:
+                return self
+            if not names and any(column.kind == "category" for column in self.kinds):
+                raise ValueError(
+                    f"the run was fitted on an array of numbers, but {self.name} holds text ({words}): leave it out"
+                )
+            if not names:
+                return self
+            kinds = tuple(Column(name, "real") for name in names)
+        again = self._format.opened(
+            self.beside.table if self.kind == "memory" else Path(self.path), Choice(known=kinds)
+        )
         return replace(again, name=self.name, beside=again.beside._replace(labels=self.beside.labels))
 
     # On disk --------------------------------------------------------------------------------------------------------

@@ -448,3 +448,15 @@ def test_hostile_records_are_refused(case: str, tmp_path: Path) -> None:
 def test_columns_travel_through_json() -> None:
     kinds = open_source(PEOPLE).kinds
     assert msgspec.json.decode(msgspec.json.encode(kinds), type=tuple[Column, ...]) == kinds
+
+
+def test_new_tables_for_a_fit_to_an_array_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("b,a\n1,5\n1,\n1,7\n")
+    source = open_source(tmp_path / "x.csv")
+    assert source.columns == ("a",)  # of one value, beside gaps
+    np.testing.assert_array_equal(source.with_columns_of(("a", "b"), 2).load(), [[5, 1], [np.nan, 1], [7, 1]])
+    (tmp_path / "x.csv").write_text("b,a\n1,u\n2.5,v\n7,u\n")
+    with pytest.raises(ValueError, match=r"fitted on an array of numbers, but .*x\.csv holds text \('a'\)"):
+        open_source(tmp_path / "x.csv").with_columns_of((), 2)
+    with pytest.raises(ValueError, match=r"the column 'a' holds text \('u' in line 2\)"):
+        open_source(tmp_path / "x.csv").with_columns_of(("a", "b"), 2).load()
