@@ -8,9 +8,9 @@
 | `.parquet` | likewise; a folder of such files too, whatever it is called | the columns; likewise |
 | `.zarr` | the array, or `X` (or `folder.zarr:name`) of a group, dense or sparse | attributes called like that |
 
-A csv file has a header unless its first line is all numbers (0, 1, 2, ... above fractions is a header too); commas,
-semicolons and tabs are understood. Nothing is ever unpickled. Whatever is wrong with a file, the caller gets one
-sentence (`ValueError`) that says what and what to do about it.
+A csv file has a header unless its first line is all numbers (0, 1, 2, ... above fractions is a header too) or most of
+its words stand again below it; commas, semicolons and tabs are understood. Nothing is ever unpickled. Whatever is wrong
+with a file, the caller gets one sentence (`ValueError`) that says what and what to do about it.
 """
 
 import os

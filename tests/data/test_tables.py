@@ -460,3 +460,20 @@ def test_new_tables_for_a_fit_to_an_array_are_numbers(tmp_path: Path) -> None:
         open_source(tmp_path / "x.csv").with_columns_of((), 2)
     with pytest.raises(ValueError, match=r"the column 'a' holds text \('u' in line 2\)"):
         open_source(tmp_path / "x.csv").with_columns_of(("a", "b"), 2).load()
+
+
+def test_a_table_without_a_header(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("5.1,red,a,7\n4.9,blue,b,7\n6.5,red,a,7\n6.1,red,b,7\n")
+    source = open_source(tmp_path / "x.csv", labels_column="-2")
+    assert source.shape == (4, 2)
+    assert [column.name for column in source.kinds] == ["0", "1"]
+    assert source.kinds[1].levels == ("blue", "red")
+    assert source.labels is not None
+    assert source.labels.tolist() == ["a", "b", "a", "b"]
+    (tmp_path / "new.csv").write_text("6,red\n7,green\n8,red\n")
+    (tmp_path / "all.csv").write_text("6,red,a,7\n7,green,a,7\n8,red,b,7\n")
+    for name in ("new.csv", "all.csv"):
+        new = open_source(tmp_path / name, leave_out=["-2"], known=source.kinds).with_columns_of((), 2, source.kinds)
+        assert new.load().tolist() == [[6, 1], [7, 2], [8, 1]]
+    (tmp_path / "spectra.csv").write_text("class,400.5,401.0\na,0.1,0.2\nb,0.3,0.5\na,0.3,0.4\n")
+    assert open_source(tmp_path / "spectra.csv").columns == ("class", "400.5", "401.0")

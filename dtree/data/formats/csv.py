@@ -22,6 +22,9 @@ BY_RANGES = False
 PIECE_ROWS = 100_000  # parsed at a time; the first piece tells which columns are features
 
 
+_LOOKED_AT = 1000  # rows in which a word of the first line is looked for, to tell a header from values
+
+
 class Look(NamedTuple):
     """What a first walk through the file found."""
 
@@ -90,7 +93,7 @@ def look_at(path: Path) -> Look:
         delimiter = max((",", ";", "\t"), key=first_line.count)
         handle.seek(0)
         top: list[list[str]] = []
-        count = 0
+        count, words, again = 0, set[int](), set[int]()
         reader = csv.reader(handle, delimiter=delimiter)
         for fields in reader:
             if not fields or (len(fields) == 1 and not fields[0].strip()):
@@ -98,11 +101,16 @@ def look_at(path: Path) -> Look:
             count += 1
             if len(top) < 2:
                 top.append(fields)
+                words = {place for place, field in enumerate(top[0]) if not _is_number(field)}
+            if 1 < count <= _LOOKED_AT and fields != top[0] and len(fields) == len(top[0]):
+                again |= {place for place in words if fields[place] == top[0][place]}
             if len(fields) != len(top[0]):
                 line = f"line {reader.line_num} has {len(fields)} values"
                 raise ValueError(f"{path} is ragged: {line} but the first line has {len(top[0])}")
     first, second = (*top, [], [])[:2]
-    has_header = not all(_is_number(field) for field in first) or _numbers_columns(first, second)
+    # Words of the first line that stand again below it are values, and not the names of their columns.
+    names = 2 * len(again) <= len(words)
+    has_header = bool(words and names) or (not words and _numbers_columns(first, second))
     return Look(delimiter, has_header, count - has_header, first)
 
 
