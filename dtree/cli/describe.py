@@ -64,10 +64,10 @@ def _describe_columns(run: Any) -> None:
     from dtree.methods import method_named
 
     header = run.header
+    if header.feature_names:
+        say(f"features: {listed(header.feature_names)}")
     if header.kinds:
         describe_table(header.kinds, header.left_out, header.data)
-    elif header.feature_names:
-        say(f"features: {listed(header.feature_names)}")
     if header.labels_column:
         say(f"column of labels, left out: {header.labels_column}")
     if not header.done:

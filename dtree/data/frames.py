@@ -13,7 +13,8 @@ def is_frame(data: Any) -> bool:
     """Whether something is a data frame: of pandas, or of a library that Narwhals knows, such as Polars and Arrow."""
     if hasattr(data, "obs_names"):
         return False
-    return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "schema"))
+    kind = type(data)  # asking a lazy frame itself for its columns may cost much
+    return hasattr(kind, "columns") and (hasattr(kind, "iloc") or hasattr(kind, "schema"))
 
 
 def has_words(data: Any) -> bool:
@@ -45,11 +46,11 @@ def as_pandas(frame: Any) -> Any:
     import pandas
     from narwhals import from_native
 
+    if hasattr(frame, "collect"):  # a lazy frame: it is wanted now
+        frame = frame.collect()
     names = getattr(frame, "column_names", None) or [str(name) for name in frame.columns]
     require_distinct(names, _FRAME)
     table: Any = from_native(frame, pass_through=False)
-    if hasattr(table, "collect"):  # a lazy frame: it is wanted now
-        table = table.collect()
     return pandas.DataFrame({name: _column(table[name]) for name in table.columns})
 
 
@@ -60,7 +61,7 @@ def _column(series: Any) -> Any:
 
     kind = series.dtype
     if isinstance(kind, nw.Categorical | nw.Enum):
-        levels = list(kind.categories) if isinstance(kind, nw.Enum) else sorted(series.cat.get_categories().to_list())
+        levels = list(kind.categories) if isinstance(kind, nw.Enum) else sorted(series.drop_nulls().unique().to_list())
         return pandas.Categorical(series.to_list(), categories=levels)
     if kind == nw.Boolean:
         return pandas.array(series.to_list(), dtype="boolean")

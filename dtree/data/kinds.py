@@ -90,8 +90,10 @@ def _unfit(name: str, found: Summary) -> str | None:
     one = found.low == found.high if not found.is_words else found.values is not None and len(found.values) == 1
     if one:
         words = "in every row that has a value" if found.missing else "in every row"
-        only = next(iter(found.values)) if found.is_words and found.values else found.low
-        return f"it is {level_text(only)[:40]!r} {words}" if found.is_words else f"it is {found.low:g} {words}"
+        if found.is_dates:
+            return f"it is the same date {words}"
+        only = f"{found.low:g}" if not found.is_words else repr("".join(map(str, found.values or ()))[:40])
+        return f"it is {only} {words}"
     if found.is_words and not found.declared:
         return _unfit_words(found)
     if not found.is_words and found.whole and found.all_different and not found.missing and not found.is_dates:

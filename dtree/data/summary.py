@@ -82,8 +82,8 @@ class Summary:
     def _add_numbers(self, held: np.ndarray) -> None:
         self._stretch(held)
         self.whole = self.whole and bool(np.all(held == np.floor(held)))
-        before = held[0] - 1.0 if np.isnan(self._last) else self._last
-        self.running = self.running and bool(np.all(np.diff(held, prepend=before) == 1.0))
+        goes_on = np.isnan(self._last) or held[0] == self._last + 1.0
+        self.running = self.running and goes_on and bool(np.all(held[1:] == held[:-1] + 1.0))
         self._last = float(held[-1])
         if self.values is not None:
             # A look at the start of many saves sorting all of them where they are no codes.
