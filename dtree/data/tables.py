@@ -133,14 +133,14 @@ def _places_of(known: Sequence[Column], table: Table, unwanted: set[int]) -> lis
     if table.has_header:
         missing = [column.name for column in known if column.name not in names]
         if missing:
-            raise ValueError(f"the rows lack features that the run was fitted on: {listed(missing)}")
+            raise ValueError(f"{table.what}: the rows lack features that the run was fitted on: {listed(missing)}")
         return [names.index(column.name) for column in known]
     left = [place for place in range(len(names)) if place not in unwanted]
     by_number = [names.index(column.name) for column in known if column.name in names]
     for places in (left, by_number, list(range(len(names)))):  # with a column of labels, with others left out, without
         if len(places) == len(known):
             return places
-    raise ValueError(f"the rows have {len(left)} columns but the run was fitted on {len(known)}")
+    raise ValueError(f"{table.what}: the rows have {len(left)} columns but the run was fitted on {len(known)}")
 
 
 def coded_frame(frame: Any, kinds: Sequence[Column], what: str, first_line: int = 0, done: int = 0) -> np.ndarray:
