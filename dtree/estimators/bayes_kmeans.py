@@ -47,7 +47,7 @@ class BayesKMeans(ClusterMixin, Estimator):
 
     def __init__(
         self,
-        family: Any = "gaussian",
+        family: Any = "auto",
         prior: Any = "dp",
         init_clusters: int | None = None,
         coarsening: float = 1.0,
@@ -115,7 +115,7 @@ class BayesKMeansBHC(BayesKMeans):
 
     def __init__(
         self,
-        family: Any = "gaussian",
+        family: Any = "auto",
         prior: Any = "dp",
         init_clusters: int | None = None,
         coarsening: float = 1.0,

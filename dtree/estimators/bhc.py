@@ -55,8 +55,10 @@ class BHC(TreeEstimator):
 
     Parameters
     ----------
-    family : what one cluster looks like: a name ("gaussian", "gaussian-diag", "bernoulli", "multinomial", "poisson"),
-        whose hyperparameters are then chosen by the evidence, or an object such as `dtree.Gaussian(...)`.
+    family : what one cluster looks like: a name ("gaussian", "gaussian-diag", "bernoulli", "multinomial", "poisson",
+        "categorical", "mixed"), whose hyperparameters are then chosen by the evidence, or an object such as
+        `dtree.Gaussian(...)`. "auto" is a Gaussian for complete numbers, and "mixed" for tables with other columns or
+        missing values (NaN).
     prior : prior over partitions: "dp" or "nggp", fitted likewise, or an object such as `dtree.DirichletProcess(2.0)`.
     method : "exact" scores every pair of nodes; "randomized" is O(n log n) and approximate.
     optimize : learn alpha and all family hyperparameters by climbing the evidence bound.
@@ -91,7 +93,7 @@ class BHC(TreeEstimator):
 
     def __init__(
         self,
-        family: str | Family = "gaussian",
+        family: str | Family = "auto",
         prior: str | Prior = "dp",
         *,
         method: str = "exact",

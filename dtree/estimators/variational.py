@@ -32,7 +32,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
     ----------
     variant : `TSB`, `O-TSB`, `CTSB`, `O-CTSB`, `FSD` or `CFSD`: truncated stick-breaking or finite symmetric Dirichlet,
         weights with their own q or integrated out (C), labels kept in the best order (O).
-    family : a family object, or `"gaussian"`, `"gaussian-diag"`, `"bernoulli"`, `"multinomial"`, `"poisson"` for one
+    family : a family object, or a name as for `dtree.BHC`, e.g. `"auto"` or `"gaussian"`, for one
         whose hyperparameters come from the data.
     truncation : largest number of components; by default 40, or the number of rows when there are fewer.
     alpha : concentration. `learn_alpha` lets it move to where the bound is highest.
@@ -80,7 +80,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
     def __init__(
         self,
         variant: str = "O-CTSB",
-        family: Any = "gaussian",
+        family: Any = "auto",
         truncation: int | None = None,
         alpha: float = 1.0,
         *,
