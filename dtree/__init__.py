@@ -15,6 +15,7 @@ _NAMES_IN = {
     "core.tree": ("Tree",),
     "estimators.bayes_kmeans": ("BayesKMeans", "BayesKMeansBHC"),
     "estimators.bhc": ("BHC",),
+    "estimators.cells": ("column_influence",),
     "estimators.chains": ("DPMixtureMCMC",),
     "estimators.coarsening": ("coarsening_path",),
     "estimators.diffusion": ("DiffusionTree",),

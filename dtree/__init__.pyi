@@ -12,6 +12,7 @@ from dtree.core.tree import Tree as Tree
 from dtree.estimators.bayes_kmeans import BayesKMeans as BayesKMeans
 from dtree.estimators.bayes_kmeans import BayesKMeansBHC as BayesKMeansBHC
 from dtree.estimators.bhc import BHC as BHC
+from dtree.estimators.cells import column_influence as column_influence
 from dtree.estimators.chains import DPMixtureMCMC as DPMixtureMCMC
 from dtree.estimators.coarsening import coarsening_path as coarsening_path
 from dtree.estimators.diffusion import DiffusionTree as DiffusionTree

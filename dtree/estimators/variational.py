@@ -9,11 +9,15 @@ import numpy as np
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dtree.core.model import Model
 from dtree.core.names import Named, take_names
+from dtree.core.priors import DirichletProcess
 from dtree.data import in_memory, open_source
 from dtree.data.chunks import CHUNK_BYTES, chunk_bounds
-from dtree.estimators.base import Estimator, is_elsewhere, seed_of
+from dtree.estimators.base import is_elsewhere, seed_of
+from dtree.estimators.cells import MixtureEstimator
 from dtree.estimators.rows import checked_rows
+from dtree.methods import cells
 from dtree.methods.variational import Fitted, State, Variational, fitted_of, used_floats
 from dtree.runs.header import Header
 from dtree.runs.run import Run
@@ -25,7 +29,7 @@ from dtree.variational.steps import make_block
 from dtree.variational.whole import checked_weight, fit_rows, size_for
 
 
-class DPMixtureVB(ClusterMixin, Estimator):
+class DPMixtureVB(ClusterMixin, MixtureEstimator):
     """Dirichlet process mixture by variational inference: the six bounds of Kurihara, Welling & Teh (2007).
 
     Parameters
@@ -194,6 +198,12 @@ class DPMixtureVB(ClusterMixin, Estimator):
         check_is_fitted(self)
         features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))[self.columns_]
         return component_frame(self.components_, parameter, self.n_clusters_, features)
+
+    def _cell_mixture(self) -> cells.Mixture:
+        return cells.Mixture(self.family_, self.statistics_, np.log(self.weights_))
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        return Model(self.family_, DirichletProcess(self.alpha_)), self.statistics_
 
     # Prediction -----------------------------------------------------------------------------------------------------
 

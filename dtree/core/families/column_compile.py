@@ -27,7 +27,8 @@ def compile_blocks(blocks: Any, places: list[list[np.ndarray]], total: np.ndarra
     pool = Pool()
     real, cells, counts = ([one for one in held if isinstance(one[0], kind)] for kind in _KINDS)
     arrays = *_real(real, total, pool), *_cells(cells, total, pool), *_counts(counts, total, pool)
-    columns = CompiledColumns(*(np.ascontiguousarray(one) for one in arrays), pool.values(), 1.0 / coarsening)
+    contiguous: list[Any] = [np.ascontiguousarray(one) for one in arrays]
+    columns = CompiledColumns._make([*contiguous, pool.values(), 1.0 / coarsening])
     for family, at, unit in held:
         if isinstance(family, Gaussian):
             start, stop = int(at[0][0]), int(at[0][-1]) + 1
