@@ -106,9 +106,8 @@ class Categorical(PerColumn):
         return self.statistics(rows)
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledColumns:
-        from dtree.core.families.mixed import Mixed
-
-        return Mixed([(self, np.arange(self.n_features))]).compile(total, coarsening)
+        compiled: CompiledColumns = self._as_mixed().compile(total, coarsening)
+        return compiled
 
     # Parts: counts (k, d), counts of the levels (k, l).
 
@@ -157,8 +156,15 @@ class Categorical(PerColumn):
         return {"level_probabilities": (self._flat + parts[1]) / total}
 
     def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
-        """Probabilities (k, l) of all levels of all columns, one column after the other."""
-        return self.means_of_parts(self.parts(statistics))
+        """The most probable code of each column (k, d), and its probability."""
+        found = self._as_mixed().posterior_means(statistics)
+        return {name: found[name] for name in ("modes", "mode_probabilities")}
+
+    def _as_mixed(self) -> Any:
+        """The same family as a block of its own, with the same statistics."""
+        from dtree.core.families.mixed import Mixed  # which imports this module
+
+        return Mixed([(self, np.arange(self.n_features))])
 
     def expected_values(self, parts: Parts) -> np.ndarray:
         return np.full(parts[0].shape, np.nan)
@@ -180,9 +186,8 @@ class Categorical(PerColumn):
         return np.sqrt(0.5) * np.where(np.repeat(present, self.n_levels, axis=1) > 0, cells, prior)
 
     def profile(self, statistics: np.ndarray) -> Profile:
-        from dtree.core.families.mixed import Mixed
-
-        return Mixed([(self, np.arange(self.n_features))]).profile(statistics)
+        found: Profile = self._as_mixed().profile(statistics)
+        return found
 
     # Unconstrained parameters: log concentration of all levels of all columns.
 

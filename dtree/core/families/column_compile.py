@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from dtree.core.families import column_kernels as column_kernels  # registers the kernels of the compiled types
+from dtree.core.families import column_joined as column_joined  # these two register kernels of the compiled types
+from dtree.core.families import column_kernels as column_kernels
 from dtree.core.families.bernoulli import Bernoulli
 from dtree.core.families.categorical import Categorical
 from dtree.core.families.column_tables import CompiledColumns, CompiledColumnsAndGaussian, Pool

@@ -35,7 +35,7 @@ from dtree.core.lanes import LANES, log_of_lanes
 from dtree.core.tables import table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_merged
 
-_COLUMNS_PER_LOG = 16  # one log of a product of this many variances; in standard units they cannot overflow together
+_COLUMNS_PER_LOG = 8  # one log of a product of this many rates, or squares of rates: it must stay a double
 
 
 @kernel
@@ -134,6 +134,15 @@ def _same_counts(columns, row, at, start, counts, width):
     for i in range(width):
         differing += own + others[start + i] != counts[i]
     return differing == 0
+
+
+@kernel
+def _all_points(columns, per_count, start, width):
+    """Whether the columns from `start` on hold one row each."""
+    others = 0
+    for i in range(width):
+        others += columns[0, start + i] * per_count != 1.0
+    return others == 0
 
 
 @kernel

@@ -18,4 +18,9 @@ AUTO = "auto"  # a Gaussian for complete numbers, else `Mixed`; see `choice`
 
 def family_type(family: str | Family) -> type[Family]:
     """The class of a family given by name or as an object."""
-    return type(family) if isinstance(family, Family) else named(FAMILIES, family, "family")
+    if isinstance(family, Family):
+        return type(family)
+    if isinstance(family, str) and family == AUTO:
+        raise ValueError("which family 'auto' stands for is known when the rows are: give its name")
+    found: type[Family] = named({AUTO: Family, **FAMILIES}, family, "family")
+    return found

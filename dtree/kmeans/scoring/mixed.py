@@ -1,8 +1,9 @@
 """Assignment scores of clusters of independent columns, each with a count of its own: values may be missing.
 
-Real columns are scored as in `gaussian_diag`, but every column has its own constant, and columns share a logarithm only
-where the cluster has as many values of one as of the next. A value of a category is a lookup; what is missing looks up
-a zero. Constants of the row alone (log x! of counts) are left out.
+Real columns are scored as in `gaussian_diag`, but every column has its own constant and exponent, because a cluster has
+more values of one column than of another. A bound that needs one logarithm tells which clusters can be the best of a
+row; few are left. A value of a category is a lookup; what is missing looks up a zero. Constants of the row alone
+(log x! of counts) are left out.
 """
 
 import math
@@ -35,7 +36,7 @@ from dtree.core.removal import SMALLEST_REMAINDER, log_marginal_without
 from dtree.core.verbs import log_marginal
 from dtree.kmeans.scoring.counts import _rise_one as rise_one
 from dtree.kmeans.scoring.kappa import kappa_gains
-from dtree.kmeans.scoring.rows import Lanes, keep_better, settle_rows
+from dtree.kmeans.scoring.rows import Lanes, settle_rows
 
 _COLUMNS_PER_LOG = 16  # each factor is below 1e19 for any row within 1e9 spreads of a cluster
 
@@ -52,6 +53,7 @@ class MixedTables(NamedTuple):
     cells: np.ndarray  # (2, k+1, l+1) what a level adds on joining and on leaving; the last is 0, for missing values
     counts: np.ndarray  # (2, k+1, p) posterior shape, posterior rate
     kappa: np.ndarray  # (2, k+1) joining, leaving
+    limits: np.ndarray  # (k+1, 2) the most that levels can add, the least exponent of joining
     alone: np.ndarray  # (k+1,) the cluster holds one row only
     statistics: np.ndarray  # (k+1, s)
     family: Any  # compiled, without tables of counts: it scores few rows
@@ -71,11 +73,12 @@ def mixed_tables(model: Model, statistics: np.ndarray) -> MixedTables:
             origin[block.columns], inverse[block.columns] = block.family.origin, 1.0 / block.family.unit
     binary = np.array([kind == "binary" for kind, _ in family.column_kinds])
     at, count = compiled.poisson_at, compiled.poisson
+    real, cells = _real_tables(compiled, padded), _cell_tables(compiled, padded)
     return MixedTables(
         real_columns, cell_columns, count_columns, binary[cell_columns], np.stack([origin, inverse])[:, real_columns],
-        _real_tables(compiled, padded), _cell_tables(compiled, padded),
+        real, cells,
         np.stack([count[SHIFT] + padded[:, at[SUM]], count[RATE] + padded[:, at[COUNT]]]),
-        np.stack([kappa_join, kappa_leave]), alone, padded, compiled,
+        np.stack([kappa_join, kappa_leave]), _limits(compiled, real, cells), alone, padded, compiled,
     )  # fmt: skip
 
 
@@ -110,6 +113,14 @@ def _cell_tables(compiled: Any, padded: np.ndarray) -> np.ndarray:
         fall = np.repeat(gammaln(whole + unit) - gammaln(whole), sizes, axis=1)
         out[which, :, :-1] = gammaln(shift + unit_of_cell) - gammaln(shift) - fall
     return out
+
+
+def _limits(compiled: Any, real: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    best = np.zeros(cells.shape[1])
+    for first, end in compiled.column_at[FIRST : FIRST + 2].T:
+        best += np.maximum(cells[0][:, first:end].max(axis=1), 0.0)  # 0: what is missing
+    least = real[3].min(axis=1) if real.shape[2] else np.zeros(best.shape[0])
+    return np.column_stack([best, least])
 
 
 @kernel
@@ -187,68 +198,106 @@ def _cell_of(tables, j, value):
 
 
 @kernel(fastmath=FUSED)
+def _join(tables, z, present, codes, score, lane, c):
+    """Gain of the row in a lane in cluster c; `score` is its part that has no logarithm and no lookup."""
+    r = z.shape[0]
+    product, together = 1.0, 0
+    for j in range(r):
+        y = (tables.real[0, c, j] * z[j, lane] - tables.real[1, c, j]) * present[j, lane]
+        product *= 1.0 + y * y
+        together += 1
+        if j == r - 1 or together == _COLUMNS_PER_LOG or tables.real[3, c, j + 1] != tables.real[3, c, j]:
+            score -= tables.real[3, c, j] * math.log(product)
+            product, together = 1.0, 0
+    for j in range(codes.shape[0]):
+        score += tables.cells[0, c, codes[j, lane]]
+    return score
+
+
+@kernel(fastmath=FUSED)
 def assign_mixed(tables, X, own, best, unexplained):
-    """For each row of X (n, d) the best cluster, and whether a new one would gain more; see `assign_gaussian`."""
+    """For each row of X (n, d) the best cluster, and whether a new one would gain more; see `assign_gaussian`.
+
+    A gain is computed only where its bound reaches the best gain so far, the present cluster's to begin with. The
+    bound: sum_j e_j log f_j with f_j >= 1 is at least min_j e_j times the logarithm of the product of all f_j, and no
+    level of a category gains more than the best. Then one logarithm does for all columns, and there is no lookup.
+    """
     n, k = X.shape[0], tables.alone.shape[0] - 1
     r, m, p = tables.real_columns.shape[0], tables.cell_columns.shape[0], tables.count_columns.shape[0]
     z, present = np.zeros((r, LANES)), np.zeros((r, LANES))
-    codes, x = np.zeros((m, LANES), dtype=np.int64), np.zeros((p, LANES))
-    bits = np.empty((2, LANES), dtype=np.int64)
+    codes, x = np.zeros((m, LANES), dtype=np.int64), np.full((p, LANES), -1.0)
+    bits, product, logs = np.empty((2, LANES), dtype=np.int64), np.empty(LANES), np.empty(LANES)
     now, where = np.empty(LANES, dtype=np.int64), np.empty(LANES, dtype=np.int64)
-    score, top, stay = np.empty(LANES), np.empty(LANES), np.empty(LANES)
+    score, top, stay, bound = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
     lanes = Lanes(z, now, score, top, where, stay)
-    product, logs = np.ones(LANES), np.empty(LANES)
+    needed = np.empty(LANES)  # a bound below this cannot win
     for start in range(0, n, LANES):
-        _load(tables, X, start, z, present, codes, x)
         width = min(LANES, n - start)
-        for i in range(LANES):
-            now[i] = own[start + i] if i < width else -1
-            top[i] = -np.inf
-            where[i] = -1
-        for c in range(k + 1):
-            for i in range(LANES):
-                score[i] = tables.kappa[0, c]
-                product[i] = 1.0
-            slopes, offsets, joins, exponents = (
-                tables.real[0, c],
-                tables.real[1, c],
-                tables.real[2, c],
-                tables.real[3, c],
-            )
-            together = 0
-            for j in range(r):
-                slope, offset, join, zs, there = slopes[j], offsets[j], joins[j], z[j], present[j]
-                for i in range(LANES):
-                    y = (slope * zs[i] - offset) * there[i]
-                    product[i] *= 1.0 + y * y
-                    score[i] += join * there[i]
-                together += 1
-                if j == r - 1 or together == _COLUMNS_PER_LOG or exponents[j + 1] != exponents[j]:
-                    log_of_lanes(product, bits, logs)
-                    exponent = exponents[j]
-                    for i in range(LANES):
-                        score[i] -= exponent * logs[i]
-                        product[i] = 1.0
-                    together = 0
-            values = tables.cells[0, c]
-            for j in range(m):
-                code = codes[j]
-                for i in range(LANES):
-                    score[i] += values[code[i]]
-            for j in range(p):
-                unit = 1.0 / tables.family.poisson[PER_COUNT, j]
-                for i in range(width):
-                    if x[j, i] >= 0.0:
-                        score[i] += _count_gain(x[j, i], unit, tables.counts[0, c, j], tables.counts[1, c, j])
-            if c < k:
-                keep_better(now, score, top, where, c)
+        _load(tables, X, start, z, present, codes, x)
         for i in range(width):
-            c = now[i]
+            c = own[start + i]
+            now[i], where[i] = c, -1
+            top[i], stay[i] = -np.inf, -np.inf
             if c >= 0 and not tables.alone[c]:
                 stay[i] = _stay(tables, z, present, codes, x, i, c)
                 if math.isnan(stay[i]):
                     stay[i] = _stay_by_statistics(tables, X, start + i, c)
+            needed[i] = _just_below(stay[i])
+        for c in range(k + 1):
+            kappa, most, least = tables.kappa[0, c], tables.limits[c, 0], tables.limits[c, 1]
+            slopes, offsets, joins = tables.real[0, c], tables.real[1, c], tables.real[2, c]
+            for i in range(LANES):
+                score[i], bound[i], product[i] = kappa, most, 1.0
+            j = 0
+            while j < r:
+                if j + 4 <= r:  # four columns a time: fewer trips of the product through memory
+                    s0, s1, s2, s3 = slopes[j], slopes[j + 1], slopes[j + 2], slopes[j + 3]
+                    o0, o1, o2, o3 = offsets[j], offsets[j + 1], offsets[j + 2], offsets[j + 3]
+                    g0, g1, g2, g3 = joins[j], joins[j + 1], joins[j + 2], joins[j + 3]
+                    z0, z1, z2, z3 = z[j], z[j + 1], z[j + 2], z[j + 3]
+                    p0, p1, p2, p3 = present[j], present[j + 1], present[j + 2], present[j + 3]
+                    for i in range(LANES):
+                        y0, y1 = (s0 * z0[i] - o0) * p0[i], (s1 * z1[i] - o1) * p1[i]
+                        y2, y3 = (s2 * z2[i] - o2) * p2[i], (s3 * z3[i] - o3) * p3[i]
+                        product[i] *= ((1.0 + y0 * y0) * (1.0 + y1 * y1)) * ((1.0 + y2 * y2) * (1.0 + y3 * y3))
+                        score[i] += (g0 * p0[i] + g1 * p1[i]) + (g2 * p2[i] + g3 * p3[i])
+                    j += 4
+                else:
+                    s0, o0, g0, z0, p0 = slopes[j], offsets[j], joins[j], z[j], present[j]
+                    for i in range(LANES):
+                        y0 = (s0 * z0[i] - o0) * p0[i]
+                        product[i] *= 1.0 + y0 * y0
+                        score[i] += g0 * p0[i]
+                    j += 1
+                if j >= r or j % _COLUMNS_PER_LOG == 0:
+                    log_of_lanes(product, bits, logs)
+                    for i in range(LANES):
+                        bound[i] -= least * logs[i]
+                        product[i] = 1.0
+            for q in range(p):
+                unit = 1.0 / tables.family.poisson[PER_COUNT, q]
+                for i in range(width):
+                    if x[q, i] >= 0.0:
+                        score[i] += _count_gain(x[q, i], unit, tables.counts[0, c, q], tables.counts[1, c, q])
+            if c < k:
+                for i in range(width):
+                    if bound[i] + score[i] >= needed[i] and now[i] != c:
+                        gain = _join(tables, z, present, codes, score[i], i, c)
+                        if gain > top[i]:
+                            top[i], where[i] = gain, c
+                            needed[i] = max(needed[i], _just_below(gain))
+                continue
+            for i in range(width):  # standing alone: asked for by rows that do, and by those that may gain by it
+                single = now[i] >= 0 and tables.alone[now[i]]
+                wanted = single or bound[i] + score[i] >= needed[i]
+                score[i] = _join(tables, z, present, codes, score[i], i, c) if wanted else -np.inf
         settle_rows(lanes, tables.alone, start, best, unexplained)
+
+
+@kernel
+def _just_below(gain):
+    """A little less than a gain: bounds are rounded in another way."""
+    return gain - 1e-9 * (1.0 + abs(gain))
 
 
 @kernel
