@@ -144,11 +144,17 @@ def _gain_of_reals(family, columns, row, block, width, out):
 @implements(log_marginal_joined, CompiledColumns)
 @kernel
 def _log_marginal_joined(family, columns, log_own, row, start, stop, out):
+    waiting = start  # columns from here to the block at hand hold clusters
     for block in range(start, stop, LANES):
         end = min(block + LANES, stop)
-        if not _all_points(columns, family.per_count, block, end - block):
-            _log_marginal_merged(family, columns, row, block, end, out)
+        points = _all_points(columns, family.per_count, block, end - block)
+        if waiting < block and points:
+            _log_marginal_merged(family, columns, row, waiting, block, out)
+        if not points:
+            if end == stop:
+                _log_marginal_merged(family, columns, row, waiting, end, out)
             continue
+        waiting = end
         for k in range(block, end):
             out[k] = log_own[k]
         _gain_of_cells(family, columns, row, block, end, out)
