@@ -28,12 +28,12 @@ PEOPLE = pd.DataFrame(
     }
 )
 ESTIMATORS = {
-    "BHC": dtree.BHC("gaussian-diag"),
-    "BayesKMeans": dtree.BayesKMeans("gaussian-diag", random_state=0),
-    "BayesKMeansBHC": dtree.BayesKMeansBHC("gaussian-diag", random_state=0),
-    "IncrementalBHC": dtree.IncrementalBHC("gaussian-diag", random_state=0),
-    "DPMixtureVB": dtree.DPMixtureVB(family="gaussian-diag", truncation=4, random_state=0),
-    "DPMixtureMCMC": dtree.DPMixtureMCMC(family="gaussian-diag", chains=1, draws=10, warmup=5, random_state=0),
+    "BHC": dtree.BHC("auto"),
+    "BayesKMeans": dtree.BayesKMeans("auto", random_state=0),
+    "BayesKMeansBHC": dtree.BayesKMeansBHC("auto", random_state=0),
+    "IncrementalBHC": dtree.IncrementalBHC("auto", random_state=0),
+    "DPMixtureVB": dtree.DPMixtureVB(family="auto", truncation=4, random_state=0),
+    "DPMixtureMCMC": dtree.DPMixtureMCMC(family="auto", chains=1, draws=10, warmup=5, random_state=0),
 }
 
 
@@ -63,23 +63,23 @@ def test_frames_in_another_order_with_unknown_levels(name: str, tmp_path: Path) 
 def test_a_path_and_a_frame_are_one_table(tmp_path: Path) -> None:
     PEOPLE.to_csv(tmp_path / "x.csv", index=False)
     said = {"member": "category"}
-    frame, path = (dtree.BHC("gaussian-diag", columns=said).fit(data) for data in (PEOPLE, tmp_path / "x.csv"))
+    frame, path = (dtree.BHC("auto", columns=said).fit(data) for data in (PEOPLE, tmp_path / "x.csv"))
     assert frame.kinds_ == path.kinds_
     np.testing.assert_array_equal(frame.labels_, path.labels_)
     np.testing.assert_array_equal(frame.predict(tmp_path / "x.csv"), path.predict(PEOPLE))
 
 
 def test_batches_are_read_like_the_first() -> None:
-    model = dtree.DPMixtureVB(family="gaussian-diag", truncation=3, random_state=0).partial_fit(PEOPLE)
+    model = dtree.DPMixtureVB(family="auto", truncation=3, random_state=0).partial_fit(PEOPLE)
     later = PEOPLE[["member", "city", "height"]][:20].assign(city="Lima")
     assert model.partial_fit(later).kinds_[1].levels == ("Oslo", "Rome")
-    grown = dtree.IncrementalBHC("gaussian-diag", random_state=0).fit(PEOPLE).partial_fit(later)
+    grown = dtree.IncrementalBHC("auto", random_state=0).fit(PEOPLE).partial_fit(later)
     assert grown.n_seen_ == N + 20
 
 
 def test_arrays_whose_columns_someone_knows() -> None:
     rows = np.column_stack([PEOPLE["height"], GROUP * 5 + 2])
-    model = dtree.BHC("gaussian-diag", columns={"1": "category"}).fit(rows)
+    model = dtree.BHC("auto", columns={"1": "category"}).fit(rows)
     assert model.kinds_[1].levels == ("2", "7")
     assert model.predict(rows[:3]).shape == (3,)
 
@@ -103,7 +103,7 @@ def _run(*words: object, code: int = 0) -> str:
 def test_the_command_line_shows_keeps_and_uses_kinds(command: str, tmp_path: Path) -> None:
     PEOPLE.to_csv(tmp_path / "x.csv", index=False)
     run = tmp_path / "run.zarr"
-    words = ("--family", "gaussian-diag", "--column", "planet=category", "--column", "member=skip", "--out", run)
+    words = ("--column", "planet=category", "--column", "member=skip", "--out", run)
     said = _run(*command.split()[:1], tmp_path / "x.csv", *command.split()[1:], *words)
     assert "Oslo, Rome" in said
     assert "left out: member (you said so)" in said
@@ -142,7 +142,7 @@ def test_mistakes_with_columns(tmp_path: Path) -> None:
 
 
 def test_a_header_with_columns_that_do_not_fit_is_refused(tmp_path: Path) -> None:
-    dtree.save(dtree.BHC("gaussian-diag").fit(PEOPLE), tmp_path / "run.zarr")
+    dtree.save(dtree.BHC("auto").fit(PEOPLE), tmp_path / "run.zarr")
     place = tmp_path / "run.zarr" / "zarr.json"
     for change in (lambda kinds: kinds.pop(), lambda kinds: kinds[1].update(levels=["a", "a"])):
         stored = json.loads(place.read_text())
@@ -150,4 +150,4 @@ def test_a_header_with_columns_that_do_not_fit_is_refused(tmp_path: Path) -> Non
         (tmp_path / "run.zarr" / "zarr.json").write_text(json.dumps(stored))
         with pytest.raises(ValueError, match="is damaged: its header is wrong"):
             dtree.open(tmp_path / "run.zarr")
-        dtree.save(dtree.BHC("gaussian-diag").fit(PEOPLE), tmp_path / "run.zarr", overwrite=True)
+        dtree.save(dtree.BHC("auto").fit(PEOPLE), tmp_path / "run.zarr", overwrite=True)
