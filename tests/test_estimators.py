@@ -170,7 +170,10 @@ def test_coarsening_one_is_exact_bayes_and_less_merges_more():
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: BHC("gauss").fit(np.eye(3)), "unknown family 'gauss': choose one of bernoulli, gaussian"),
+        (
+            lambda: BHC("gauss").fit(np.eye(3)),
+            "unknown family 'gauss': choose one of auto, bernoulli, categorical, gaussian",
+        ),
         (lambda: BHC(prior="pyp").fit(np.eye(3)), "unknown prior 'pyp': choose one of dp, nggp"),
         (lambda: BHC(method="fast").fit(np.eye(3)), "unknown method 'fast'"),
         (lambda: BHC(coarsening=0.0).fit(np.eye(3)), "coarsening must be above 0"),

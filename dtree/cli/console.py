@@ -48,6 +48,10 @@ def in_words(model_part: Any) -> str:
         with np.printoptions(precision=4, threshold=20, edgeitems=2):
             return " ".join(str(np.asarray(value)).split())
 
+    blocks = getattr(model_part, "blocks", None)
+    if blocks is not None:  # a family of families, each over some of the columns
+        parts = (f"{in_words(block.family)} in columns {rounded(block.columns)}" for block in blocks)
+        return f"{type(model_part).__name__}: {'; '.join(parts)}"
     inside = ", ".join(f"{key} {rounded(value)}" for key, value in model_part.parameters().items() if value is not None)
     return f"{type(model_part).__name__}: {inside}"
 

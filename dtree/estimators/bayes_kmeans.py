@@ -1,22 +1,24 @@
 """`BayesKMeans` and `BayesKMeansBHC`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClusterMixin
 
 from dtree.core.model import Model
-from dtree.estimators.base import DEPRECATED, Estimator
+from dtree.estimators.base import DEPRECATED
+from dtree.estimators.cells import MixtureEstimator
 from dtree.hierarchy.predictive import log_membership, log_mixture_density
 from dtree.kmeans.passes import Progress
 from dtree.kmeans.predictive import log_weights
 from dtree.kmeans.scoring import Scorer
+from dtree.methods import cells
 from dtree.methods.bayes_kmeans import Fitted
 
 
-class BayesKMeans(ClusterMixin, Estimator):
+class BayesKMeans(ClusterMixin, MixtureEstimator):
     """Hard assignment by marginal likelihood; the number of clusters is inferred [XHG09, section 5].
 
     Parameters
@@ -31,6 +33,7 @@ class BayesKMeans(ClusterMixin, Estimator):
     client : a `distributed.Client` whose workers do the work.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
     sample_rows : rows on which the starting clusters are found; None for as many as take seconds.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -47,7 +50,7 @@ class BayesKMeans(ClusterMixin, Estimator):
 
     def __init__(
         self,
-        family: Any = "gaussian",
+        family: Any = "auto",
         prior: Any = "dp",
         init_clusters: int | None = None,
         coarsening: float = 1.0,
@@ -60,6 +63,7 @@ class BayesKMeans(ClusterMixin, Estimator):
         out: str | os.PathLike[str] | None = None,
         sample_rows: int | None = None,
         max_passes: Any = DEPRECATED,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -91,6 +95,12 @@ class BayesKMeans(ClusterMixin, Estimator):
         weights, _ = log_weights(self.model_, self.statistics_)
         return np.exp(log_membership(self.family_, rows, self.statistics_, weights))
 
+    def _cell_mixture(self) -> cells.Mixture:
+        return cells.with_new_cluster(self.family_, self.statistics_, *log_weights(self.model_, self.statistics_))
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        return self.model_, self.statistics_
+
 
 class BayesKMeansBHC(BayesKMeans):
     """Bayes K-means, then exact greedy BHC over its clusters as atoms: the scalable default.
@@ -115,7 +125,7 @@ class BayesKMeansBHC(BayesKMeans):
 
     def __init__(
         self,
-        family: Any = "gaussian",
+        family: Any = "auto",
         prior: Any = "dp",
         init_clusters: int | None = None,
         coarsening: float = 1.0,
@@ -130,6 +140,7 @@ class BayesKMeansBHC(BayesKMeans):
         sample_rows: int | None = None,
         max_passes: Any = DEPRECATED,
         threshold: Any = DEPRECATED,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -1,6 +1,7 @@
 """`IncrementalBHC`: rows as they come."""
 
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 import msgspec
@@ -39,6 +40,7 @@ class IncrementalBHC(TreeEstimator):
         sequential and happens here.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none. Every `partial_fit` writes
         it anew, in time proportional to all rows seen: for a stream of small blocks save the model at the end.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -68,7 +70,7 @@ class IncrementalBHC(TreeEstimator):
 
     def __init__(
         self,
-        family: str | Family = "gaussian",
+        family: str | Family = "auto",
         prior: str | Prior = "dp",
         *,
         init: str = "exact",
@@ -78,6 +80,7 @@ class IncrementalBHC(TreeEstimator):
         random_state: int | None = None,
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 

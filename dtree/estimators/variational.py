@@ -2,18 +2,22 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dtree.core.model import Model
 from dtree.core.names import Named, take_names
+from dtree.core.priors import DirichletProcess
 from dtree.data import in_memory, open_source
 from dtree.data.chunks import CHUNK_BYTES, chunk_bounds
-from dtree.estimators.base import Estimator, is_elsewhere, seed_of
+from dtree.estimators.base import is_elsewhere, seed_of
+from dtree.estimators.cells import MixtureEstimator
 from dtree.estimators.rows import checked_rows
+from dtree.methods import cells
 from dtree.methods.variational import Fitted, State, Variational, fitted_of, used_floats
 from dtree.runs.header import Header
 from dtree.runs.run import Run
@@ -25,14 +29,14 @@ from dtree.variational.steps import make_block
 from dtree.variational.whole import checked_weight, fit_rows, size_for
 
 
-class DPMixtureVB(ClusterMixin, Estimator):
+class DPMixtureVB(ClusterMixin, MixtureEstimator):
     """Dirichlet process mixture by variational inference: the six bounds of Kurihara, Welling & Teh (2007).
 
     Parameters
     ----------
     variant : `TSB`, `O-TSB`, `CTSB`, `O-CTSB`, `FSD` or `CFSD`: truncated stick-breaking or finite symmetric Dirichlet,
         weights with their own q or integrated out (C), labels kept in the best order (O).
-    family : a family object, or `"gaussian"`, `"gaussian-diag"`, `"bernoulli"`, `"multinomial"`, `"poisson"` for one
+    family : a family object, or a name as for `dtree.BHC`, e.g. `"auto"` or `"gaussian"`, for one
         whose hyperparameters come from the data.
     truncation : largest number of components; by default 40, or the number of rows when there are fewer.
     alpha : concentration. `learn_alpha` lets it move to where the bound is highest.
@@ -52,6 +56,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
     sample_rows : no more rows than that are fitted whole, in one process. More are fitted in passes over all rows,
         which start from the best fit of so many of them. Weights, `warm_start`, an array as `init`,
         `schedule="sequential"` and `expectation="exact"` need all rows at once, however many there are.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -80,7 +85,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
     def __init__(
         self,
         variant: str = "O-CTSB",
-        family: Any = "gaussian",
+        family: Any = "auto",
         truncation: int | None = None,
         alpha: float = 1.0,
         *,
@@ -98,6 +103,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
         sample_rows: int = 20_000,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -144,11 +150,15 @@ class DPMixtureVB(ClusterMixin, Estimator):
         return self._become(self._run_of_batches(self._memory.fit(), rows, named.row_names, settings))
 
     def _batch(self, X: Any) -> Any:
-        """A batch in memory, its columns found by name where it is a file."""
-        if not is_elsewhere(X):
-            return X
-        source = open_source(X)
-        return in_memory(source.with_columns_of(*self._features()) if hasattr(self, "fit_") else source)
+        """A batch in memory; the first one says which kinds its columns are, later ones are read likewise."""
+        if hasattr(self, "fit_"):
+            return self._data(X)
+        if is_elsewhere(X):
+            X = open_source(X, columns=self.columns)
+            self.kinds_, self.left_out_ = X.kinds, X.left_out
+            return in_memory(X)
+        X, self.kinds_, self.left_out_ = self._table(X)
+        return X
 
     def _fit_batch(self, rows: Any, weight: np.ndarray, settings: Any) -> Fit:
         size = size_for(settings.truncation, weight, " of the first batch")
@@ -165,6 +175,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
         header = Header(
             "vb", {}, "batches", best.shape[0], self.n_features_in_, seed=0, status="done",
             feature_names=None if names is None else names.tolist(),
+            kinds=list(self.kinds_), left_out=list(self.left_out_),
             row_names=None if row_names is None else [str(name) for name in row_names],
         )  # fmt: skip
         return Run.in_this_process(header, settings, fitted, {"labels": np.argsort(shown)[best]})
@@ -195,6 +206,12 @@ class DPMixtureVB(ClusterMixin, Estimator):
         features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))[self.columns_]
         return component_frame(self.components_, parameter, self.n_clusters_, features)
 
+    def _cell_mixture(self) -> cells.Mixture:
+        return cells.Mixture(self.family_, self.statistics_, np.log(self.weights_))
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        return Model(self.family_, DirichletProcess(self.alpha_)), self.statistics_
+
     # Prediction -----------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -218,7 +235,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
         from dtree.engine.rows import open_rows  # dask is loaded only when it is asked for
 
         with tempfile.TemporaryDirectory(prefix="dtree-rows-") as folder:
-            source = open_rows(X, folder, self.client).with_columns_of(*self._features())
+            source = open_rows(X, folder, self.client, features=self._features())
             n, d = source.shape
             names = np.array(source.columns, dtype=object) if source.columns else None
             bounds = chunk_bounds(n, max(1, CHUNK_BYTES // (8 * d)))

@@ -1,0 +1,174 @@
+"""Tables with columns of several kinds and missing values in every method: by name, in memory, on workers, saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dtree
+from dtree.core.families import expected
+from dtree.core.model import Model
+from dtree.engine.cluster import cluster_client
+from dtree.engine.drive import Given, Place, drive
+from dtree.kmeans.scoring import Scorer
+from dtree.kmeans.scoring.any_family import assign_atoms, atom_tables
+from dtree.kmeans.survey import combine_surveys, survey_chunk
+from dtree.methods import METHODS, method_named
+from dtree.methods.settings import checked
+from dtree.variational.fitting import InMemory, ascend
+from dtree.variational.steps import Rule, make_block
+from dtree.variational.variants import VARIANTS
+from tests.engine.test_features import METHODS as QUICK
+from tests.engine.test_features import SEED, bits
+from tests.tables import KINDS, family, table, with_kinds
+
+TAKING = [name for name in METHODS if "family" in method_named(name).Settings.__struct_fields__]
+
+
+def settings(method: str, **more: Any) -> Any:
+    return checked(method_named(method).Settings, {**QUICK[method], **more})
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster_client(n_workers=2, processes=False, warm=False) as found:
+        yield found
+
+
+@pytest.mark.parametrize("method", TAKING)
+def test_tables_by_name_in_every_method_and_place(method, client, tmp_path):
+    X, chosen = table(), settings(method, family="auto")
+    here = drive(method_named(method), chosen, Given(with_kinds(X), chunk_bytes=900), seed=SEED)
+    there = drive(
+        method_named(method),
+        chosen,
+        Given(with_kinds(X), chunk_bytes=900),
+        Place(tmp_path / "run", client=client),
+        SEED,
+    )
+    assert bits(there) == bits(here)
+    model = dtree.open(tmp_path / "run")
+    assert model.family_.name == "mixed"
+    assert [block.family.name for block in model.family_.blocks] == ["gaussian-diag", "bernoulli", "poisson", "categorical"]  # fmt: skip  # noqa: E501
+    new = X[[0, 5, 59]]
+    new[0, 4] = len(KINDS[4].levels)  # a level that no training row has
+    assert np.all(np.isfinite(model.score_samples(new)))
+    assert model.predict(new).shape == (3,)
+    assert model.predict(X[:1]) != model.predict(X[-1:])
+    dtree.report(tmp_path / "run", tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("chosen", ["auto", "gaussian-diag", "mixed"])
+def test_numbers_with_holes_need_no_kinds(chosen, tmp_path):
+    X = table()[:, :2]
+    model = dtree.BayesKMeansBHC(chosen, random_state=0).fit(X)
+    assert model.family_.name == "mixed"
+    dtree.save(model, tmp_path / "saved.zarr")
+    again = dtree.open(tmp_path / "saved.zarr")
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert np.array_equal(again.impute(X), model.impute(X))
+    assert not np.isnan(model.impute(X)).any()
+    assert np.array_equal(np.isnan(model.surprisal(X)), np.isnan(X))
+    assert dtree.column_influence(model)[0] > dtree.column_influence(model)[1]
+
+
+def test_complete_numbers_stay_a_gaussian_and_holes_may_be_predicted_by_independent_columns():
+    X = table(holes=0.0)[:, :2]
+    one, other = dtree.BHC().fit(X), dtree.BHC("gaussian").fit(X)
+    assert one.family_.name == "gaussian"
+    assert one.log_evidence_bound_ == other.log_evidence_bound_
+    holes = table()[:, :2]
+    with pytest.raises(ValueError, match="gaussian family takes no missing values"):
+        one.predict(holes)
+    for model in (dtree.BHC("gaussian-diag"), dtree.BayesKMeans("gaussian-diag"), dtree.DPMixtureVB(family="gaussian-diag")):  # fmt: skip  # noqa: E501
+        fitted = model.fit(X)
+        assert np.mean(fitted.predict(holes)[:30] == fitted.predict(X[:1])) > 0.8
+        assert np.all(np.isfinite(fitted.score_samples(holes)))
+
+
+def test_the_order_of_rows_and_of_columns_does_not_matter():
+    X, order = table(), np.random.default_rng(1).permutation(60)
+    prior = dtree.DirichletProcess(1.0)
+    one, other = (dtree.BHC(family(), prior).fit(rows) for rows in (X, X[order]))
+    assert other.log_evidence_bound_ == pytest.approx(one.log_evidence_bound_, abs=1e-9)
+    together = one.labels_[:, None] == one.labels_
+    assert np.array_equal((other.labels_[:, None] == other.labels_), together[np.ix_(order, order)])
+
+
+def test_surveys_of_chunks_add_up():
+    X, kind = table(), expected("auto", KINDS)
+    parts = [survey_chunk(X[start : start + 17], kind, 0, start, start, 60) for start in range(0, 60, 17)]
+    whole, joined = survey_chunk(X, kind, 0, 0, 0, 60), combine_surveys(parts, 60)
+    for name in ("rows", "mean", "second", "low", "high", "present"):
+        assert getattr(joined, name) == pytest.approx(getattr(whole, name), rel=1e-12)
+    held = [X[~np.isnan(X[:, 4]), 4] == level for level in range(4)]
+    assert joined.levels[4].tolist() == [one.sum() for one in held]
+    moments = joined.moments(False, KINDS)
+    assert moments.mean[0] == pytest.approx(np.nanmean(X[:, 0]))
+    assert moments.variance[0] == pytest.approx(np.nanvar(X[:, 0]))
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+@pytest.mark.parametrize("coarsening", [1.0, 0.7])
+def test_fast_assignment_equals_one_atom_at_a_time(weight, coarsening):
+    rng, X = np.random.default_rng(0), table(200)
+    model = Model(family(weight), dtree.DirichletProcess(1.0), coarsening)
+    atoms, labels = model.atoms(X), rng.integers(0, 4, 200)
+    labels[:2] = 4, 5  # two that stand alone
+    clusters = np.stack([atoms[labels == c].sum(axis=0) for c in range(6)])
+    scorer = Scorer(model, clusters)
+    assert scorer.accumulate(X, labels, 6) == pytest.approx(clusters, abs=1e-9)
+    for own in (labels, np.full(200, -1)):
+        best, unexplained = np.empty(200, dtype=np.int64), np.empty(200, dtype=np.bool_)
+        assign_atoms(atom_tables(model, clusters), atoms, own, best, unexplained)
+        found = scorer.assign(X, own)
+        assert np.array_equal(found.best, best)
+        assert np.array_equal(found.unexplained, unexplained)
+
+
+@pytest.mark.parametrize("variant", ["TSB", "FSD"])
+def test_variational_bounds_are_below_the_evidence(variant):
+    """With one component the bound is the evidence of one cluster; with T it is at most that of all assignments."""
+    X, mixed = table(8), family()
+    rule = Rule(mixed, VARIANTS[variant], 1.0)
+    block = make_block(mixed, X)
+    for seed in range(3):
+        start = np.random.default_rng(seed).dirichlet(np.ones(2), 8)
+        fit = ascend(InMemory(block, start), InMemory(block, start).sums(rule), rule, 200, 0.0)
+        assert np.all(np.diff(fit.trace) > -1e-9)
+        every = _log_evidence_of_two(variant, mixed, X)
+        assert fit.elbo < every + 1e-9
+
+
+def _log_evidence_of_two(variant: str, mixed: Any, X: np.ndarray) -> float:
+    """Log evidence of a mixture of two components with alpha 1: all 2^n assignments, weights integrated out."""
+    from scipy.special import betaln, logsumexp
+
+    n, atoms = X.shape[0], mixed.statistics(X)
+    a, b = (1.0, 1.0) if variant == "TSB" else (0.5, 0.5)  # Beta prior of the first component's weight
+    terms = []
+    for code in range(2**n):
+        first = np.array([(code >> i) & 1 for i in range(n)], dtype=bool)
+        k = first.sum()
+        sums = np.stack([atoms[first].sum(axis=0), atoms[~first].sum(axis=0)])
+        terms.append(betaln(a + k, b + n - k) - betaln(a, b) + mixed.log_marginal_of(sums).sum())
+    return float(logsumexp(terms))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_all_six_bounds_are_fitted(variant):
+    model = dtree.DPMixtureVB(variant, family(), truncation=5, random_state=0).fit(table())
+    assert model.n_clusters_ == 2
+    assert np.all(np.isfinite(model.score_samples(table())))
+
+
+def test_a_code_that_the_family_does_not_know_gets_one_sentence():
+    X = table()
+    X[0, 4] = 7
+    with pytest.raises(ValueError, match=r"row 0 is not the code of one of its levels in column 4"):
+        dtree.BHC(family()).fit(X)
+    X[0, 4] = 0.5
+    with pytest.raises(ValueError, match=r"row 0 is not the code of one of its levels in column 4"):
+        dtree.BayesKMeans(family()).fit(X)
