@@ -172,3 +172,12 @@ def test_a_code_that_the_family_does_not_know_gets_one_sentence():
     X[0, 4] = 0.5
     with pytest.raises(ValueError, match=r"row 0 is not the code of one of its levels in column 4"):
         dtree.BayesKMeans(family()).fit(X)
+
+
+def test_more_rows_with_holes_need_a_model_that_has_room_for_them():
+    X, holes = table(holes=0.0)[:, :2], table()[:, :2]
+    for begun in (dtree.IncrementalBHC("gaussian-diag"), dtree.DPMixtureVB(family="gaussian-diag", truncation=4)):
+        with pytest.raises(ValueError, match="begun with complete rows"):
+            begun.partial_fit(X).partial_fit(holes)
+    grown = dtree.IncrementalBHC("mixed").partial_fit(X).partial_fit(holes)
+    assert grown.tree_.n_leaves == 120
