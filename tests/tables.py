@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,22 @@ import numpy as np
 from dtree.core.columns import Column
 from dtree.core.families import Bernoulli, Categorical, DiagonalGaussian, Mixed, Poisson
 from dtree.data import open_source
+from dtree.data.source import Source
+
+
+@dataclass(frozen=True)
+class Table(Source):
+    """A source that knows the kinds of its columns."""
+
+    kinds: tuple[Column, ...] = ()
+
+    def staged(self, folder: Any) -> Any:
+        return _known(super().staged(folder), self.kinds)
+
+
+def _known(source: Source, kinds: tuple[Column, ...]) -> Table:
+    return Table(**{field.name: getattr(source, field.name) for field in fields(Source)}, kinds=kinds)
+
 
 KINDS = (
     Column("length", "real"),
@@ -51,9 +68,7 @@ def family(weight: float = 1.0) -> Mixed:
 
 def with_kinds(X: np.ndarray, kinds: tuple[Column, ...] = KINDS) -> Any:
     """Rows as a source that knows the kinds of its columns."""
-    source = open_source(X)
-    object.__setattr__(source, "kinds", kinds)
-    return source
+    return _known(open_source(X), kinds)
 
 
 def golden_family_of(columns: list[Any]) -> Mixed:

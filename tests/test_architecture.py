@@ -38,7 +38,7 @@ MOST_PARAMETERS = 9  # more are a record that has no name yet
 # Settings that are no parameters of the estimator: how often a run commits, and what only the command asks for.
 ONLY_SETTINGS = {"randomized": {"subset"}, "ddt": {"checkpoint_seconds"}, "chains": {"block_draws"}}
 # None means what the run has whose clusters are sampled; with rows it is the estimator's default.
-OF_ANOTHER_RUN = {"chains": {"family": "gaussian", "prior": "dp", "coarsening": 1.0}}
+OF_ANOTHER_RUN = {"chains": {"family": "auto", "prior": "dp", "coarsening": 1.0}}
 MOST_LINES = 400  # of a file: one idea is said in less
 
 

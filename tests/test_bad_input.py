@@ -35,7 +35,7 @@ ROWS: dict[str, tuple[str, np.ndarray, str | None]] = {
     "NaN": ("gaussian", _with(np.nan), "NaN|missing"),
     "infinity": ("gaussian", _with(np.inf), "inf"),
     "minus infinity": ("gaussian-diag", _with(-np.inf), "inf"),
-    "NaN among counts": ("poisson", _with(np.nan), "NaN|missing"),
+    "NaN among counts": ("multinomial", _with(np.nan), "NaN|missing"),
     "no rows": ("gaussian", np.empty((0, 2)), "empty|0 sample|no rows|0 rows"),
     "no columns": ("gaussian", np.empty((3, 0)), "empty|0 feature|no columns|0 features"),
     "one row": ("gaussian", GOOD[:1], "one row"),
@@ -114,7 +114,7 @@ def test_rows_on_the_command_line(case: str, tmp_path: Path) -> None:
 
 PYTHON_ONLY: dict[str, tuple[dict[str, Any], Any, str]] = {
     "text": ({}, np.array([["a", "b"], ["c", "d"]]), "."),
-    "objects": ({}, np.array([[1.0, None], [2.0, 3.0]], dtype=object), "."),
+    "objects": ({"family": "gaussian"}, np.array([[1.0, None], [2.0, 3.0]], dtype=object), "."),
     "objects that are not numbers": ({}, np.array([[{}, 1], [2, 3]], dtype=object), "."),
     "complex numbers": ({}, GOOD * 1j, "(?i)complex"),
     "dates": ({}, np.array([["2020-01-01"], ["2021-01-01"]], dtype="datetime64[D]"), "."),

@@ -41,14 +41,9 @@ def client():
 def test_tables_by_name_in_every_method_and_place(method, client, tmp_path):
     X, chosen = table(), settings(method, family="auto")
     here = drive(method_named(method), chosen, Given(with_kinds(X), chunk_bytes=900), seed=SEED)
-    there = drive(
-        method_named(method),
-        chosen,
-        Given(with_kinds(X), chunk_bytes=900),
-        Place(tmp_path / "run", client=client),
-        SEED,
-    )
+    there = drive(method_named(method), chosen, Given(with_kinds(X), chunk_bytes=900), Place(client=client), SEED)
     assert bits(there) == bits(here)
+    dtree.save(getattr(dtree, method_named(method).estimator).from_run(here), tmp_path / "run")
     model = dtree.open(tmp_path / "run")
     assert model.family_.name == "mixed"
     assert [block.family.name for block in model.family_.blocks] == ["gaussian-diag", "bernoulli", "poisson", "categorical"]  # fmt: skip  # noqa: E501
@@ -172,3 +167,12 @@ def test_a_code_that_the_family_does_not_know_gets_one_sentence():
     X[0, 4] = 0.5
     with pytest.raises(ValueError, match=r"row 0 is not the code of one of its levels in column 4"):
         dtree.BayesKMeans(family()).fit(X)
+
+
+def test_more_rows_with_holes_need_a_model_that_has_room_for_them():
+    X, holes = table(holes=0.0)[:, :2], table()[:, :2]
+    for begun in (dtree.IncrementalBHC("gaussian-diag"), dtree.DPMixtureVB(family="gaussian-diag", truncation=4)):
+        with pytest.raises(ValueError, match="begun with complete rows"):
+            begun.partial_fit(X).partial_fit(holes)
+    grown = dtree.IncrementalBHC("mixed").partial_fit(X).partial_fit(holes)
+    assert grown.tree_.n_leaves == 120

@@ -16,7 +16,7 @@ from dtree.core.priors import Prior, prior_of
 from dtree.core.tree import Tree
 from dtree.estimators.base import seed_of
 from dtree.estimators.bhc import TreeEstimator
-from dtree.estimators.rows import checked_atoms, checked_rows
+from dtree.estimators.rows import checked_atoms, checked_rows, require_room_for_holes
 from dtree.hierarchy.hyperparameters import log_bound
 from dtree.hierarchy.incremental_forest import Forest
 from dtree.methods.contract import used_columns
@@ -94,6 +94,7 @@ class IncrementalBHC(TreeEstimator):
             X = self.client.compute(X).result()
         data = self._data(X)
         rows = used_columns(checked_rows(self, data, reset=False), self.columns_)
+        require_room_for_holes(self.family_, rows)
         weight = as_counts(sample_weight, rows.shape[0])
         require_no_zeros(weight)
         atoms = self.model_.atoms(rows, weight)

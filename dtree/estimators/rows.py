@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from dtree.core.checks import as_rows, check_values, require_spread
-from dtree.core.families import Family, expected
+from dtree.core.families import Categorical, Family, PerColumn, expected, has_holes
 from dtree.core.names import take_names
 
 
@@ -36,6 +36,15 @@ def checked_rows(estimator: Any, X: Any, reset: bool) -> Any:
     if reset and kind.value_kind == "real":
         require_spread(rows)
     return rows
+
+
+def require_room_for_holes(family: Family, rows: Any) -> None:
+    """Raise when more rows for a model of complete rows, which has one count for all columns, miss values."""
+    if isinstance(family, PerColumn) and not isinstance(family, Categorical) and has_holes(rows):
+        raise ValueError(
+            "the rows miss values (NaN) but the model was begun with complete rows: begin it with family='mixed', or "
+            "remove or impute such rows"
+        )
 
 
 def checked_atoms(family: str | Family, atoms: Any) -> np.ndarray:

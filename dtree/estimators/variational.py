@@ -16,7 +16,7 @@ from dtree.data import in_memory, open_source
 from dtree.data.chunks import CHUNK_BYTES, chunk_bounds
 from dtree.estimators.base import is_elsewhere, seed_of
 from dtree.estimators.cells import MixtureEstimator
-from dtree.estimators.rows import checked_rows
+from dtree.estimators.rows import checked_rows, require_room_for_holes
 from dtree.methods import cells
 from dtree.methods.variational import Fitted, State, Variational, fitted_of, used_floats
 from dtree.runs.header import Header
@@ -144,6 +144,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         if self._memory is None:
             first = self.fit_ if known else self._fit_batch(rows, weight, settings)
             self._memory = Memory(first.rule, first.sums)
+        require_room_for_holes(self._memory.rule.family, rows)
         name = fingerprint(rows, weight) if batch is None else str(batch)
         self._memory.visit(name, make_block(self._memory.rule.family, rows, weight), self.learn_alpha)
         self.__dict__.pop("row_names_", None)  # those of another batch

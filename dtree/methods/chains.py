@@ -189,7 +189,7 @@ class Chains(
         labels, warmup = best, settings.warmup_sweeps
         fitted = records.Fitted(prepared.columns, model, settings.sampler, atoms, draws, stops, best, warmup)
         if prepared.leaves.min() < 0:  # rows of weight 0 are in no draw
-            rows = used_columns(whole_rows(job, model.family), fitted.columns)
+            rows = used_columns(whole_rows(job, AUTO if settings.family is None else settings.family), fitted.columns)
             labels = np.argmax(np.exp(log_membership_at(model, atoms, best, rows)), axis=1)
         for name, values in (("leaves", prepared.leaves), ("labels", labels)):
             job.store.create_rows(name, job.n, job.chunk_rows, np.int32, -2)  # -1 stands for no leaf

@@ -142,6 +142,10 @@ def test_other_families_and_samplers(sampler: str, family: Family, X: np.ndarray
     test_other_families(sampler, family, X)
 
 
+def test_rows_with_missing_values_and_categories() -> None:
+    test_other_families("gibbs", *FAMILIES[-1])
+
+
 @pytest.mark.parametrize("sampler", EXACT)
 @pytest.mark.parametrize("coarsening", [1.0, 0.6])
 def test_weighted_atoms_and_coarsening(sampler: str, coarsening: float) -> None:
