@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.core.checks import as_counts, as_rows, check_values, require_spread
-from dtree.core.families import Family, has_holes, resolve
+from dtree.core.families import Family, family_type, has_holes, resolve
 from dtree.core.fingerprint import fingerprint
 from dtree.core.model import Model
 from dtree.core.priors import Prior
