@@ -10,11 +10,12 @@ from typing import Any
 __version__ = "0.2.0"
 
 _NAMES_IN = {
-    "core.families": ("Bernoulli", "DiagonalGaussian", "Gaussian", "Multinomial", "Poisson"),
+    "core.families": ("Bernoulli", "Categorical", "DiagonalGaussian", "Gaussian", "Mixed", "Multinomial", "Poisson"),
     "core.priors": ("DirichletProcess", "GeneralizedGamma"),
     "core.tree": ("Tree",),
     "estimators.bayes_kmeans": ("BayesKMeans", "BayesKMeansBHC"),
     "estimators.bhc": ("BHC",),
+    "estimators.cells": ("column_influence",),
     "estimators.chains": ("DPMixtureMCMC",),
     "estimators.coarsening": ("coarsening_path",),
     "estimators.diffusion": ("DiffusionTree",),

@@ -1,7 +1,9 @@
 # What type checkers see in place of `__init__.py`, which loads the public names when they are first used.
 from dtree.core.families import Bernoulli as Bernoulli
+from dtree.core.families import Categorical as Categorical
 from dtree.core.families import DiagonalGaussian as DiagonalGaussian
 from dtree.core.families import Gaussian as Gaussian
+from dtree.core.families import Mixed as Mixed
 from dtree.core.families import Multinomial as Multinomial
 from dtree.core.families import Poisson as Poisson
 from dtree.core.priors import DirichletProcess as DirichletProcess
@@ -10,6 +12,7 @@ from dtree.core.tree import Tree as Tree
 from dtree.estimators.bayes_kmeans import BayesKMeans as BayesKMeans
 from dtree.estimators.bayes_kmeans import BayesKMeansBHC as BayesKMeansBHC
 from dtree.estimators.bhc import BHC as BHC
+from dtree.estimators.cells import column_influence as column_influence
 from dtree.estimators.chains import DPMixtureMCMC as DPMixtureMCMC
 from dtree.estimators.coarsening import coarsening_path as coarsening_path
 from dtree.estimators.diffusion import DiffusionTree as DiffusionTree

@@ -7,14 +7,19 @@ from scipy import sparse
 
 LARGEST_VALUE = 1e150  # squares must stay finite
 SMALLEST_SPREAD = 1e-140  # and must not vanish
+MOST_LEVELS = 100_000  # codes of a category: every cluster keeps a count of each, so more would not fit in memory
+_REMEDY = "remove or impute such rows before fitting"
 
 
 class NotNumbersError(TypeError, ValueError):
     """The data hold something that is not a number; both a TypeError (scikit-learn's word) and a ValueError."""
 
 
-def as_rows(X: Any, accept_sparse: bool = False, row_names: Any = None, feature_names: Any = None) -> Any:
-    """X as a float64 array (n, d), or as CSR when it is sparse and that is accepted; finite and not empty.
+def as_rows(
+    X: Any, accept_sparse: bool = False, row_names: Any = None, feature_names: Any = None, family: Any = None
+) -> Any:
+    """X as a float64 array (n, d), or as CSR when it is sparse and that is accepted; not empty, and finite but for
+    missing values (NaN) that the family takes.
 
     Names of rows (n,) and features (d,), if known, tell where a value is wrong.
 
@@ -32,11 +37,11 @@ def as_rows(X: Any, accept_sparse: bool = False, row_names: Any = None, feature_
             raise NotNumbersError(f"X holds values of type {rows.dtype}, which are not real numbers")
         rows = rows.astype(np.float64)
         _require_shape(rows.shape)
-        check_rows(rows, None, 0, row_names, feature_names)
+        check_finite(rows, family, 0, row_names, feature_names)
         return rows
     rows = _as_float_array(X)
     _require_shape(rows.shape)
-    check_rows(rows, None, 0, row_names, getattr(X, "columns", feature_names))
+    check_finite(rows, family, 0, row_names, getattr(X, "columns", feature_names))
     return np.ascontiguousarray(rows)
 
 
@@ -87,7 +92,7 @@ def _require_shape(shape: tuple[int, ...]) -> None:
 
 def require_spread(rows: np.ndarray) -> None:
     """Raise when columns vary, but by so little that squared differences vanish."""
-    spread = rows.max(axis=0) - rows.min(axis=0)
+    spread = np.fmax.reduce(rows, axis=0) - np.fmin.reduce(rows, axis=0)  # of the values that are not missing
     tiny = (spread > 0) & (spread < SMALLEST_SPREAD)
     if tiny.any():
         column = int(np.flatnonzero(tiny)[0])
@@ -105,6 +110,9 @@ class Kind(Protocol):
     @property
     def value_kind(self) -> str: ...
 
+    @property
+    def takes_holes(self) -> bool: ...
+
 
 def check_rows(
     X: Any, family: Kind | None = None, first_row: int = 0, row_names: Any = None, column_names: Any = None
@@ -119,24 +127,68 @@ def check_rows(
     ...
     ValueError: row 101 holds NaN or infinity in column 0, 1 such value here: remove or impute such rows before fitting
     """
+    check_finite(X, family, first_row, row_names, column_names)
+    if family is not None:
+        check_values(X, family, first_row, row_names, column_names)
+
+
+def check_finite(
+    X: Any, family: Kind | None = None, first_row: int = 0, row_names: Any = None, column_names: Any = None
+) -> None:
+    """Raise one sentence about the first value of X (n, d) that is infinite, too large, or missing where it may not."""
     X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
     values = X.data if sparse.issparse(X) else X
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"the data have type {values.dtype}; dtree takes numbers: convert the columns to float or integer"
         )
-    if values.dtype.kind == "f" and values.size and not _within(values.min(), values.max()):
-        names = first_row, row_names, column_names
-        _complain(X, ~np.isfinite(values), "holds NaN or infinity", "remove or impute such rows before fitting", *names)
-        _complain(
-            X,
-            np.abs(values) > np.float64(LARGEST_VALUE),
-            f"holds a value beyond {LARGEST_VALUE:g}",
-            "rescale the data",
-            *names,
+    if values.dtype.kind != "f" or not values.size or _within(values.min(), values.max()):
+        return
+    names = first_row, row_names, column_names
+    if family is None:
+        _complain(X, ~np.isfinite(values), "holds NaN or infinity", _REMEDY, *names)
+    elif sparse.issparse(X) or not family.takes_holes:
+        remedy = (
+            f"the {family.name} family takes no missing values; choose family='auto' or 'mixed', which does, or "
+            "remove or impute them"
         )
-    if family is not None:
-        require_values(X, family.value_kind, family.name, first_row, row_names, column_names)
+        _complain(X, ~np.isfinite(values), "holds NaN or infinity", remedy, *names)
+    else:
+        _complain(X, np.isinf(values), "holds infinity", _REMEDY + "; write NaN where a value is missing", *names)
+        whole = getattr(family, "complete_columns", np.empty(0, dtype=np.int64))
+        if np.size(whole) and X.shape[1] > np.max(whole):
+            wrong = np.zeros(X.shape, dtype=np.bool_)
+            wrong[:, whole] = np.isnan(X[:, whole])
+            remedy = "it belongs to a Gaussian block, which takes none: put it into a DiagonalGaussian block"
+            _complain(X, wrong, "misses a value", remedy, *names)
+    large = np.abs(values) > np.float64(LARGEST_VALUE)
+    _complain(X, large, f"holds a value beyond {LARGEST_VALUE:g}", "rescale the data", *names)
+
+
+def check_values(rows: Any, family: Kind, first_row: int = 0, row_names: Any = None, column_names: Any = None) -> None:
+    """Raise unless the values of rows (n, d) that are not missing fit the family, each column what it may hold."""
+    kinds: list[tuple[str, int]] = getattr(family, "column_kinds", None) or []
+    names = first_row, row_names, column_names
+    if not kinds:
+        require_values(rows, family.value_kind, family.name, *names)
+        return
+    if rows.shape[1] != len(kinds):
+        raise ValueError(f"the family has {len(kinds)} features but the data have {rows.shape[1]}")
+    rows = np.asarray(rows)
+    held = np.isfinite(rows)
+    wrong, codes = np.zeros((3, *rows.shape), dtype=np.bool_), {"binary": 0, "count": 1, "category": 2}
+    for j, (kind, levels) in enumerate(kinds):
+        if kind == "real":
+            continue
+        values = rows[:, j]
+        most = {"binary": 2, "count": np.inf}.get(kind, levels)
+        with np.errstate(invalid="ignore"):
+            wrong[codes[kind], :, j] = held[:, j] & ((values < 0) | (values != np.floor(values)) | (values >= most))
+    _complain(rows, wrong[0], "is not 0 or 1", "its column was declared binary; declare it otherwise", *names)
+    what = "is not a whole number of 0 or more"
+    _complain(rows, wrong[1], what, "its column was declared a count; declare it otherwise", *names)
+    what, remedy = "is not the code of one of its levels", "number the levels of a category 0, 1, 2, ..."
+    _complain(rows, wrong[2], what, f"{remedy}, and give the family as many", *names)
 
 
 def _within(low: float, high: float) -> bool:
@@ -147,11 +199,15 @@ def _within(low: float, high: float) -> bool:
 def require_values(
     rows: Any, kind: str, family: str, first_row: int = 0, row_names: Any = None, column_names: Any = None
 ) -> None:
-    """Raise unless finite values fit the family: any for "real", 0 and 1 for "binary", whole numbers for "count"."""
-    values = rows.data if sparse.issparse(rows) else rows
+    """Raise unless finite values fit the family: any for "real", 0 and 1 for "binary", whole numbers for "count".
+
+    Missing values (NaN) are let through: `check_finite` is there for them.
+    """
+    values = rows.data if sparse.issparse(rows) else np.asarray(rows)
+    held = ~np.isnan(values) if values.dtype.kind == "f" else True
     names = first_row, row_names, column_names
     if kind == "binary":
-        wrong = (values != 0) & (values != 1)
+        wrong = (values != 0) & (values != 1) & held
         needs = f"the {family} family needs zeros and ones, so binarise the data or choose another family"
         _complain(rows, wrong, "is not 0 or 1", needs, *names)
     if kind == "count":
@@ -160,7 +216,7 @@ def require_values(
         if wrong.any():
             needs += ", and Negative values in data are none"
         if values.dtype.kind == "f":
-            wrong = wrong | (values != np.floor(values))
+            wrong = wrong | ((values != np.floor(values)) & held)
         needs += "; give counts or choose another family"
         _complain(rows, wrong, "is not a whole number of 0 or more", needs, *names)
 

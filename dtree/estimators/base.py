@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dtree.core.families import Family, family_type
+from dtree.core.families import AUTO, expected
 from dtree.core.names import Named
 from dtree.data import Source, in_memory, open_source
 from dtree.estimators.rows import checked_rows
@@ -172,7 +172,8 @@ class Estimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        kind: type[Family] = family_type(getattr(self, "family", "gaussian"))
+        kind = expected(getattr(self, "family", AUTO))
         tags.input_tags.sparse = kind.accepts_sparse
-        tags.input_tags.positive_only = kind.value_kind != "real"
+        tags.input_tags.positive_only = kind.value_kind not in ("real", "mixed")
+        tags.input_tags.allow_nan = kind.takes_holes
         return tags

@@ -8,15 +8,17 @@ import numpy as np
 from sklearn.base import ClusterMixin
 
 from dtree.core.model import Model
-from dtree.estimators.base import DEPRECATED, Estimator
+from dtree.estimators.base import DEPRECATED
+from dtree.estimators.cells import MixtureEstimator
 from dtree.hierarchy.predictive import log_membership, log_mixture_density
 from dtree.kmeans.passes import Progress
 from dtree.kmeans.predictive import log_weights
 from dtree.kmeans.scoring import Scorer
+from dtree.methods import cells
 from dtree.methods.bayes_kmeans import Fitted
 
 
-class BayesKMeans(ClusterMixin, Estimator):
+class BayesKMeans(ClusterMixin, MixtureEstimator):
     """Hard assignment by marginal likelihood; the number of clusters is inferred [XHG09, section 5].
 
     Parameters
@@ -47,7 +49,7 @@ class BayesKMeans(ClusterMixin, Estimator):
 
     def __init__(
         self,
-        family: Any = "gaussian",
+        family: Any = "auto",
         prior: Any = "dp",
         init_clusters: int | None = None,
         coarsening: float = 1.0,
@@ -91,6 +93,12 @@ class BayesKMeans(ClusterMixin, Estimator):
         weights, _ = log_weights(self.model_, self.statistics_)
         return np.exp(log_membership(self.family_, rows, self.statistics_, weights))
 
+    def _cell_mixture(self) -> cells.Mixture:
+        return cells.with_new_cluster(self.family_, self.statistics_, *log_weights(self.model_, self.statistics_))
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        return self.model_, self.statistics_
+
 
 class BayesKMeansBHC(BayesKMeans):
     """Bayes K-means, then exact greedy BHC over its clusters as atoms: the scalable default.
@@ -115,7 +123,7 @@ class BayesKMeansBHC(BayesKMeans):
 
     def __init__(
         self,
-        family: Any = "gaussian",
+        family: Any = "auto",
         prior: Any = "dp",
         init_clusters: int | None = None,
         coarsening: float = 1.0,

@@ -10,14 +10,15 @@ from dtree.core.families import Family
 from dtree.core.model import Model
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
-from dtree.estimators.base import Estimator
+from dtree.estimators.cells import MixtureEstimator
 from dtree.hierarchy.predictive import log_mixture_density
 from dtree.hierarchy.statistics import cluster_statistics
+from dtree.methods import cells
 from dtree.methods.bhc import Fitted
 from dtree.methods.tree_predictive import Mixture, log_probabilities, mixture_of
 
 
-class TreeEstimator(ClusterMixin, Estimator):
+class TreeEstimator(ClusterMixin, MixtureEstimator):
     """What follows from a tree over atoms: a subclass has `model_` and `tree_`, and says what its leaves are."""
 
     model_: Model
@@ -45,9 +46,19 @@ class TreeEstimator(ClusterMixin, Estimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log predictive density (n,) of each row: a mixture over all nodes and a new cluster, normalised."""
         rows = self._used_rows(X)
+        return log_mixture_density(self.model_.family, rows, *self._predictive())
+
+    def _predictive(self) -> Mixture:
         if self._mixture is None:
             self._mixture = mixture_of(self.model_, self.tree_, self._leaves()[0])
-        return log_mixture_density(self.model_.family, rows, *self._mixture)
+        return self._mixture
+
+    def _cell_mixture(self) -> cells.Mixture:
+        return cells.with_new_cluster(self.model_.family, *self._predictive())
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        atoms, leaf_clusters = self._leaves()
+        return self.model_, cluster_statistics(leaf_clusters, atoms)
 
 
 class BHC(TreeEstimator):
@@ -55,8 +66,10 @@ class BHC(TreeEstimator):
 
     Parameters
     ----------
-    family : what one cluster looks like: a name ("gaussian", "gaussian-diag", "bernoulli", "multinomial", "poisson"),
-        whose hyperparameters are then chosen by the evidence, or an object such as `dtree.Gaussian(...)`.
+    family : what one cluster looks like: a name ("gaussian", "gaussian-diag", "bernoulli", "multinomial", "poisson",
+        "categorical", "mixed"), whose hyperparameters are then chosen by the evidence, or an object such as
+        `dtree.Gaussian(...)`. "auto" is a Gaussian for complete numbers, and "mixed" for tables with other columns or
+        missing values (NaN).
     prior : prior over partitions: "dp" or "nggp", fitted likewise, or an object such as `dtree.DirichletProcess(2.0)`.
     method : "exact" scores every pair of nodes; "randomized" is O(n log n) and approximate.
     optimize : learn alpha and all family hyperparameters by climbing the evidence bound.
@@ -91,7 +104,7 @@ class BHC(TreeEstimator):
 
     def __init__(
         self,
-        family: str | Family = "gaussian",
+        family: str | Family = "auto",
         prior: str | Prior = "dp",
         *,
         method: str = "exact",

@@ -76,7 +76,7 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
     def __init__(
         self,
         sampler: str = "tgmcmc",
-        family: str | Family = "gaussian",
+        family: str | Family = "auto",
         prior: str | Prior = "dp",
         *,
         chains: int = 4,

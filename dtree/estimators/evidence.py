@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from dtree.core.checks import as_rows, require_values
-from dtree.core.families import Family, family_type
+import numpy as np
+
+from dtree.core.checks import as_rows, check_values
+from dtree.core.families import Family, expected, has_holes, resolve
 from dtree.core.model import Model
 from dtree.core.priors import Prior
 from dtree.estimators.bhc import BHC
@@ -14,16 +16,18 @@ from dtree.hierarchy.exact import log_evidence_by_recursion
 
 
 def _model_and_atoms(X: Any, family: str | Family, prior: str | Prior, coarsening: float) -> tuple[Model, Any]:
-    kind = family_type(family)
-    rows = as_rows(X, accept_sparse=kind.accepts_sparse)
-    require_values(rows, kind.value_kind, kind.name)
-    chosen = choose_model(rows, family, prior)
+    kind = expected(family)
+    rows = as_rows(X, accept_sparse=kind.accepts_sparse, family=kind)
+    check_values(rows, kind)
+    d = rows.shape[1]  # constant columns are part of the evidence
+    family, _, kinds = resolve(family, (), np.zeros(d), np.ones(d), has_holes(rows))
+    chosen = choose_model(rows, family, prior, kinds=kinds)
     model = Model(chosen.family, chosen.prior, coarsening)
     return model, model.atoms(rows)
 
 
 def exact_log_evidence(
-    X: Any, family: str | Family = "gaussian", prior: str | Prior = "dp", coarsening: float = 1.0
+    X: Any, family: str | Family = "auto", prior: str | Prior = "dp", coarsening: float = 1.0
 ) -> float:
     """Log evidence of at most 14 rows, summed over all their partitions (at fixed u, log p(X, u), for an NGGP).
 
@@ -36,7 +40,7 @@ def exact_log_evidence(
 
 def evidence_bounds(
     X_or_model: Any,
-    family: str | Family = "gaussian",
+    family: str | Family = "auto",
     prior: str | Prior = "dp",
     coarsening: float = 1.0,
     budget: int = DEFAULT_BUDGET,

@@ -68,7 +68,7 @@ class IncrementalBHC(TreeEstimator):
 
     def __init__(
         self,
-        family: str | Family = "gaussian",
+        family: str | Family = "auto",
         prior: str | Prior = "dp",
         *,
         init: str = "exact",

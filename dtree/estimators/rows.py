@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from dtree.core.checks import as_rows, require_spread, require_values
-from dtree.core.families import Family, family_type
+from dtree.core.checks import as_rows, check_values, require_spread
+from dtree.core.families import Family, expected
 from dtree.core.names import take_names
 
 
@@ -15,9 +15,9 @@ def checked_rows(estimator: Any, X: Any, reset: bool) -> Any:
 
     With `reset` the estimator learns names and number of features, else they must agree.
     """
-    kind = family_type(estimator.family)
+    kind = expected(estimator.family if reset else getattr(estimator, "family_", estimator.family))
     X, row_names, feature_names = take_names(X)
-    rows = as_rows(X, kind.accepts_sparse, row_names, feature_names)
+    rows = as_rows(X, kind.accepts_sparse, row_names, feature_names, kind)
     if feature_names is not None and len(feature_names) == rows.shape[1]:
         import pandas
 
@@ -28,7 +28,11 @@ def checked_rows(estimator: Any, X: Any, reset: bool) -> Any:
         vars(estimator).pop("row_names_", None)
         if row_names is not None and len(row_names) == rows.shape[0]:
             estimator.row_names_ = np.array([str(name) for name in row_names], dtype=object)
-    require_values(rows, kind.value_kind, kind.name)
+    columns = None if reset else getattr(estimator, "columns_", None)
+    if columns is not None and columns.shape[0] < rows.shape[1]:  # a fitted family knows its own columns only
+        check_values(rows[:, columns], kind, 0, None, columns)
+    else:
+        check_values(rows, kind)
     if reset and kind.value_kind == "real":
         require_spread(rows)
     return rows

@@ -9,11 +9,15 @@ import numpy as np
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dtree.core.model import Model
 from dtree.core.names import Named, take_names
+from dtree.core.priors import DirichletProcess
 from dtree.data import in_memory, open_source
 from dtree.data.chunks import CHUNK_BYTES, chunk_bounds
-from dtree.estimators.base import Estimator, is_elsewhere, seed_of
+from dtree.estimators.base import is_elsewhere, seed_of
+from dtree.estimators.cells import MixtureEstimator
 from dtree.estimators.rows import checked_rows
+from dtree.methods import cells
 from dtree.methods.variational import Fitted, State, Variational, fitted_of, used_floats
 from dtree.runs.header import Header
 from dtree.runs.run import Run
@@ -25,14 +29,14 @@ from dtree.variational.steps import make_block
 from dtree.variational.whole import checked_weight, fit_rows, size_for
 
 
-class DPMixtureVB(ClusterMixin, Estimator):
+class DPMixtureVB(ClusterMixin, MixtureEstimator):
     """Dirichlet process mixture by variational inference: the six bounds of Kurihara, Welling & Teh (2007).
 
     Parameters
     ----------
     variant : `TSB`, `O-TSB`, `CTSB`, `O-CTSB`, `FSD` or `CFSD`: truncated stick-breaking or finite symmetric Dirichlet,
         weights with their own q or integrated out (C), labels kept in the best order (O).
-    family : a family object, or `"gaussian"`, `"gaussian-diag"`, `"bernoulli"`, `"multinomial"`, `"poisson"` for one
+    family : a family object, or a name as for `dtree.BHC`, e.g. `"auto"` or `"gaussian"`, for one
         whose hyperparameters come from the data.
     truncation : largest number of components; by default 40, or the number of rows when there are fewer.
     alpha : concentration. `learn_alpha` lets it move to where the bound is highest.
@@ -80,7 +84,7 @@ class DPMixtureVB(ClusterMixin, Estimator):
     def __init__(
         self,
         variant: str = "O-CTSB",
-        family: Any = "gaussian",
+        family: Any = "auto",
         truncation: int | None = None,
         alpha: float = 1.0,
         *,
@@ -194,6 +198,12 @@ class DPMixtureVB(ClusterMixin, Estimator):
         check_is_fitted(self)
         features = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))[self.columns_]
         return component_frame(self.components_, parameter, self.n_clusters_, features)
+
+    def _cell_mixture(self) -> cells.Mixture:
+        return cells.Mixture(self.family_, self.statistics_, np.log(self.weights_))
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        return Model(self.family_, DirichletProcess(self.alpha_)), self.statistics_
 
     # Prediction -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtree.core.columns import Column
 from dtree.core.families import Family, Moments, family_type, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import Prior, prior_of
@@ -38,10 +39,11 @@ def choose_model(
     sample_weight: np.ndarray | None = None,
     moments: Moments | None = None,
     seed: int = 0,
+    kinds: tuple[Column, ...] = (),
 ) -> Model:
     """A model for rows X (n, d): objects are taken as they are, names are fitted by the evidence.
 
-    `moments` may describe many more rows than X, when X is a subsample of them.
+    `moments` may describe many more rows than X, when X is a subsample of them. `kinds` says what the columns hold.
 
     >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1, (40, 2)) for c in (0, 9)])
     >>> choose_model(X).family.name
@@ -55,7 +57,7 @@ def choose_model(
     else:
         kind = family_type(family)
         if moments is None:
-            moments = moments_of(X, kind.needs_covariance, sample_weight)
+            moments = moments_of(X, kind.needs_covariance, sample_weight, kinds)
         if moments.rows < 2:
             raise ValueError(
                 "X has 1 sample (one row), from which no scale can be learned; give at least 2 rows, or a family "

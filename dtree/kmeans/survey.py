@@ -14,7 +14,10 @@ import numpy as np
 from scipy import sparse
 
 from dtree.core.checks import check_rows
-from dtree.core.families import Family, Moments
+from dtree.core.columns import Column
+from dtree.core.families import Expected, Family, Moments, has_holes
+from dtree.core.families.moments import count_levels, with_reserved
+from dtree.core.families.per_column import split_holes
 from dtree.core.jit import kernel
 from dtree.kmeans.passes import SAMPLE_STREAM, stream
 
@@ -29,6 +32,8 @@ class Survey(NamedTuple):
     second: np.ndarray  # (d(d+1)/2,) upper triangle of the summed squares about the mean, or (d,) its diagonal
     low: np.ndarray  # (d,)
     high: np.ndarray  # (d,)
+    present: np.ndarray  # (d,) how many values are not missing
+    levels: tuple[np.ndarray, ...]  # how often each code of each column occurs, for categories; () when there are none
     keys: np.ndarray  # (m,) random keys of the sampled rows, increasing
     sample: Any  # (m, d) dense or CSR
 
@@ -44,11 +49,17 @@ class Survey(NamedTuple):
             place = np.zeros((d, d), dtype=np.int64)
             place[np.triu_indices(d)] = np.arange(second.shape[0])
             second = second[place[np.ix_(columns, columns)][np.triu_indices(columns.shape[0])]]
-        low, high = self.low[columns], self.high[columns]
-        return Survey(self.rows, self.mean[columns], second, low, high, self.keys, self.sample[:, columns])
+        levels = tuple(self.levels[j] for j in columns) if self.levels else ()
+        by_column = {name: getattr(self, name)[columns] for name in ("mean", "low", "high", "present")}
+        return self._replace(**by_column, second=second, levels=levels, sample=self.sample[:, columns])
 
-    def moments(self, with_covariance: bool) -> Moments:
-        """What `Family.defaults` asks for."""
+    @property
+    def has_holes(self) -> bool:
+        """Whether a value is missing."""
+        return bool(np.any(self.present < self.rows))
+
+    def moments(self, with_covariance: bool, kinds: tuple[Column, ...] = ()) -> Moments:
+        """What `Family.defaults` asks for, of columns of these kinds."""
         d = self.mean.shape[0]
         if with_covariance and self.second.shape[0] == d and d > 1:
             raise ValueError("the survey was made without covariances")
@@ -60,9 +71,18 @@ class Survey(NamedTuple):
             covariance = np.triu(covariance) + np.triu(covariance, 1).T
             variance = np.diag(covariance).copy()
         else:
-            variance = self.second / self.rows
+            variance = diagonal(self.second, d) / np.maximum(self.present, 1.0)
         variance[self.low == self.high] = 0.0
-        return Moments(float(self.rows), self.mean, variance, covariance)
+        levels = with_reserved(self.levels)
+        return Moments(float(self.rows), self.mean, variance, covariance, self.present, kinds, levels)
+
+
+def diagonal(second: np.ndarray, d: int) -> np.ndarray:
+    """The diagonal (d,) of an upper triangle, or what is a diagonal already."""
+    if second.shape[0] == d:
+        return second
+    steps = np.arange(d, 0, -1)
+    return second[np.cumsum(steps) - steps]
 
 
 @kernel
@@ -87,7 +107,7 @@ def _centred_products(X, mean, with_covariance):
 
 
 def survey_chunk(
-    X: Any, family: type[Family] | Family, seed: int, chunk: int, first_row: int, sample_rows: int
+    X: Any, family: type[Family] | Family | Expected, seed: int, chunk: int, first_row: int, sample_rows: int
 ) -> Survey:
     """Check one chunk of rows (n, d), and take its moments and at most `sample_rows` rows for the sample."""
     if sparse.issparse(X) and not family.accepts_sparse:
@@ -103,28 +123,41 @@ def survey_chunk(
         squares = np.asarray(floats.multiply(floats).sum(axis=0)).ravel()
         second = np.maximum(squares - rows * mean**2, 0.0)
         low, high = (np.asarray(f(axis=0).todense()).ravel().astype(np.float64) for f in (X.min, X.max))
-        return Survey(rows, mean, second, low, high, keys[order], X[order])
+        return Survey(rows, mean, second, low, high, np.full(X.shape[1], float(rows)), (), keys[order], X[order])
     dense = np.ascontiguousarray(X, dtype=np.float64)
-    mean = dense.mean(axis=0)
-    second = _centred_products(dense, mean, family.needs_covariance)
-    return Survey(rows, mean, second, dense.min(axis=0), dense.max(axis=0), keys[order], np.array(X[order]))
+    levels = count_levels(dense, getattr(family, "kinds", ()))
+    low, high = np.fmin.reduce(dense, axis=0), np.fmax.reduce(dense, axis=0)
+    rest = levels, keys[order], np.array(X[order])
+    if not has_holes(dense):
+        mean = dense.mean(axis=0)
+        second = _centred_products(dense, mean, family.needs_covariance)
+        return Survey(rows, mean, second, low, high, np.full(X.shape[1], float(rows)), *rest)
+    known, present = split_holes(dense)
+    mean = known.sum(axis=0) / np.maximum(present.sum(axis=0), 1.0)
+    second = _centred_products(np.where(present > 0, known, mean), mean, False)
+    return Survey(rows, mean, second, low, high, present.sum(axis=0), *rest)
 
 
 def combine_surveys(parts: Sequence[Survey], sample_rows: int) -> Survey:
     """Join surveys in the given order."""
     total = parts[0]
+    d = total.mean.shape[0]
+    if len({part.second.shape[0] for part in parts}) > 1:  # rows with holes have no products of columns
+        parts = [part._replace(second=diagonal(part.second, d)) for part in parts]
+        total = parts[0]
+    a, b = np.triu_indices(d) if total.second.shape[0] != d else (np.arange(d), np.arange(d))
     for part in parts[1:]:
-        rows = total.rows + part.rows
+        values = np.maximum(total.present + part.present, 1.0)
         shift = part.mean - total.mean
-        weight = total.rows * part.rows / rows
-        d = shift.shape[0]
-        a, b = np.triu_indices(d) if total.second.shape[0] != d else (np.arange(d), np.arange(d))
+        weight = total.present * part.present / values
         total = total._replace(
-            rows=rows,
-            mean=total.mean + shift * (part.rows / rows),
-            second=total.second + part.second + weight * shift[a] * shift[b],
-            low=np.minimum(total.low, part.low),
-            high=np.maximum(total.high, part.high),
+            rows=total.rows + part.rows,
+            mean=total.mean + shift * (part.present / values),
+            second=total.second + part.second + weight[a] * shift[a] * shift[b],
+            low=np.fmin(total.low, part.low),
+            high=np.fmax(total.high, part.high),
+            present=total.present + part.present,
+            levels=tuple(_sum_of(pair) for pair in zip(total.levels, part.levels, strict=True)),
         )
     keys = np.concatenate([part.keys for part in parts])
     order = np.argsort(keys, kind="stable")[:sample_rows]
@@ -132,6 +165,14 @@ def combine_surveys(parts: Sequence[Survey], sample_rows: int) -> Survey:
     sample: Any = stack([part.sample for part in parts])
     sample = sample.tocsr()[order] if sparse.issparse(sample) else sample[order]
     return total._replace(keys=keys[order], sample=sample)
+
+
+def _sum_of(pair: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Two vectors added, the shorter one taken as followed by zeros."""
+    out = np.zeros(max(one.shape[0] for one in pair))
+    for one in pair:
+        out[: one.shape[0]] += one
+    return out
 
 
 def share_of_sample(sample_rows: int, chunk_rows: int, n: int) -> int:

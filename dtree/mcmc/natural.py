@@ -11,6 +11,22 @@ from typing import Any
 import numpy as np
 
 from dtree.core.families.bernoulli import CompiledBernoulli
+from dtree.core.families.column_tables import (
+    CONSTANT,
+    COUNT,
+    END,
+    FIRST,
+    PER_ROW,
+    PLACE,
+    PULL,
+    RATE,
+    RATE_BASE,
+    SHIFT,
+    SQUARE,
+    STRENGTH,
+    SUM,
+    CompiledColumns,
+)
 from dtree.core.families.gaussian_diag import CompiledDiagonalGaussian
 from dtree.core.families.gaussian_kernels import CompiledGaussian
 from dtree.core.families.multinomial import FIRST_WORD, CompiledMultinomial
@@ -121,3 +137,34 @@ def _poisson(family, statistics, rng, out):
         log_rate -= math.log(family.rate[j] + statistics[0])
         out[0] -= math.exp(log_rate)
         out[2 + j] = log_rate
+
+
+@implements(draw_natural, CompiledColumns)
+@kernel
+def _columns(family, statistics, rng, out):
+    """The same for columns that have counts of their own."""
+    out[:] = 0.0
+    at, real = family.real_at, family.real
+    for j in range(at.shape[1]):
+        count = statistics[at[COUNT, j]]
+        kappa, pulled = real[STRENGTH, j] + count, statistics[at[SUM, j]] + real[PULL, j]
+        rate = real[RATE_BASE, j] + 0.5 * statistics[at[SQUARE, j]] - 0.5 * pulled * pulled / kappa
+        precision = rng.standard_gamma(real[SHIFT, j] + 0.5 * count) / rate
+        mu = pulled / kappa + rng.standard_normal() / math.sqrt(kappa * precision)
+        out[at[COUNT, j]] = 0.5 * (math.log(precision) - precision * mu * mu) + real[PER_ROW, j]
+        out[at[SUM, j]] = precision * mu
+        out[at[SQUARE, j]] = -0.5 * precision
+    for c in range(family.column_at.shape[1]):
+        log_total = -np.inf
+        for v in range(family.column_at[FIRST, c], family.column_at[END, c]):
+            place = family.cell_at[PLACE, v]
+            out[place] = log_gamma_variate(family.cell[SHIFT, v] + statistics[place], rng)
+            log_total = log_add(log_total, out[place])
+        out[family.column_at[COUNT, c]] = -log_total
+    at, values = family.poisson_at, family.poisson
+    for j in range(at.shape[1]):
+        log_rate = log_gamma_variate(values[SHIFT, j] + statistics[at[SUM, j]], rng)
+        log_rate -= math.log(values[RATE, j] + statistics[at[COUNT, j]])
+        out[at[COUNT, j]] = -math.exp(log_rate)
+        out[at[SUM, j]] = log_rate
+        out[at[CONSTANT, j]] = 1.0

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from dtree.core.checks import as_counts
-from dtree.core.families import columns_in_use, family_type, moments_of
+from dtree.core.families import Resolved, family_type, moments_of
 from dtree.core.model import Model
 from dtree.core.partition import canonical_labels
 from dtree.core.recent import Recent
@@ -30,8 +30,8 @@ from dtree.methods.contract import Job, Method, Workers, used_columns
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_columns, check_statistics, check_tree
 from dtree.methods.passes_facts import table_of_passes, traces_of_passes
-from dtree.methods.settings import COARSENING, CUT, FAMILY, PRIOR, option
-from dtree.methods.survey import fingerprint, survey_of
+from dtree.methods.settings import AUTO, COARSENING, CUT, FAMILY, PRIOR, option
+from dtree.methods.survey import fingerprint, resolved, survey_of
 
 _STILL_RISING = "the objective was still rising after the last pass: fit again with a larger --max-iter"
 _scorers = Recent(2)  # tables of frozen clusters, by run and pass
@@ -40,7 +40,7 @@ _scorers = Recent(2)  # tables of frozen clusters, by run and pass
 class Settings(msgspec.Struct, frozen=True):
     """How Bayes K-means works; see `dtree.BayesKMeans`."""
 
-    family: FAMILY = "gaussian"
+    family: FAMILY = AUTO
     prior: PRIOR = "dp"
     init_clusters: Annotated[
         int | None, option("Rows that open clusters at the start; the square root of all if not given.", ge=1)
@@ -123,19 +123,19 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         settings = job.settings
         weight = as_counts(job.weight, job.n)
         survey = survey_of(job, workers, settings.family, settings.sample_rows)
-        columns, mark = columns_in_use(settings.family, survey.low, survey.high), fingerprint(job.source, survey)
+        meant, mark = resolved(job, settings.family, survey), fingerprint(job.source, survey)
         if weight is not None:
-            return self._prepare_weighted(job, columns, mark, weight)
-        seen = survey.pick(columns)
-        model = self._model(job, seen)
+            return self._prepare_weighted(job, meant, mark, weight)
+        seen = survey.pick(meant.columns)
+        model = self._model(job, seen, meant)
         first = passes.start_state(model, seen.sample, job.seed, job.n, settings.init_clusters).statistics
-        return Prepared(columns, mark, model, first)
+        return Prepared(meant.columns, mark, model, first)
 
-    def _model(self, job: Job, seen: Survey) -> Model:
+    def _model(self, job: Job, seen: Survey, meant: Resolved) -> Model:
         """The model that the evidence of a sample chooses."""
-        family, prior, zeta = job.settings.family, job.settings.prior, job.settings.coarsening
-        moments = seen.moments(family_type(family).needs_covariance)
-        return model_for(family, prior, moments, seen.sample, job.seed, zeta)
+        prior, zeta = job.settings.prior, job.settings.coarsening
+        moments = seen.moments(family_type(meant.family).needs_covariance, meant.kinds)
+        return model_for(meant.family, prior, moments, seen.sample, job.seed, zeta)
 
     def start(self, job: Job, workers: Workers) -> Any:
         nothing = np.empty(0, dtype=np.int64)
@@ -202,12 +202,12 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
 
     # Weighted rows are atoms: the greedy moves in memory, without passes ---------------------------------------------
 
-    def _prepare_weighted(self, job: Job, columns: np.ndarray, mark: str, weight: np.ndarray) -> Prepared:
-        settings, kind = job.settings, family_type(job.settings.family)
+    def _prepare_weighted(self, job: Job, meant: Resolved, mark: str, weight: np.ndarray) -> Prepared:
+        settings, columns, with_covariance = job.settings, meant.columns, family_type(meant.family).needs_covariance
         held = np.flatnonzero(weight > 0)
         rows = used_columns(job.source.load(), columns)[held]
-        moments = moments_of(rows, kind.needs_covariance, weight[held])
-        model = model_for(settings.family, settings.prior, moments, rows, job.seed, settings.coarsening, weight[held])
+        moments = moments_of(rows, with_covariance, weight[held], meant.kinds)
+        model = model_for(meant.family, settings.prior, moments, rows, job.seed, settings.coarsening, weight[held])
         return Prepared(columns, mark, model, np.zeros((0, model.atoms(rows[:1]).shape[1])))
 
     def _step_weighted(self, job: Job) -> State:

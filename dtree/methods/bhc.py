@@ -15,7 +15,7 @@ from dtree.methods.bayes_kmeans import tree_task
 from dtree.methods.contract import Job, Method, Told, Workers, used_columns
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_columns, check_statistics, check_tree
-from dtree.methods.settings import COARSENING, CUT, FAMILY, PRIOR, option
+from dtree.methods.settings import AUTO, COARSENING, CUT, FAMILY, PRIOR, option
 from dtree.methods.tree_predictive import log_probabilities, predict_with_tree
 from dtree.methods.whole_rows import look_at
 
@@ -23,7 +23,7 @@ from dtree.methods.whole_rows import look_at
 class Settings(msgspec.Struct, frozen=True):
     """How the tree is built; see `dtree.BHC`."""
 
-    family: FAMILY = "gaussian"
+    family: FAMILY = AUTO
     prior: PRIOR = "dp"
     method: Annotated[
         Literal["exact", "randomized"],

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from dtree.core.families import family_type
+from dtree.core.families import AUTO, expected
 from dtree.core.fingerprint import fingerprint
 from dtree.core.model import Model
 from dtree.core.priors import prior_of
@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
         str, option("tgmcmc, gibbs, split-merge, slice, gibbs-subset, split-merge-subset, or tgmcmc-paper (biased).")
     ] = "tgmcmc"
     family: Annotated[
-        Any, option("What a cluster looks like: gaussian if not given, or what the run has whose clusters are sampled.")
+        Any, option("What a cluster looks like: auto if not given, or what the run has whose clusters are sampled.")
     ] = None
     prior: Annotated[
         Any,
@@ -104,7 +104,7 @@ class Chains(
     takes_runs = True
 
     def value_kind(self, settings: Settings) -> str:
-        return family_type("gaussian" if settings.family is None else settings.family).value_kind
+        return expected(AUTO if settings.family is None else settings.family).value_kind
 
     def tiny(self, settings: Settings) -> Settings:
         return msgspec.structs.replace(settings, chains=2, draws=2, warmup=1, thin=1, n_jobs=1, block_draws=None)
@@ -120,7 +120,7 @@ class Chains(
             )
         seen = look_at(
             job,
-            "gaussian" if settings.family is None else settings.family,
+            AUTO if settings.family is None else settings.family,
             "dp" if settings.prior is None else settings.prior,
             1.0 if settings.coarsening is None else settings.coarsening,
         )

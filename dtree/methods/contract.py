@@ -30,7 +30,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dtree.core.checks import check_rows
-from dtree.core.families import Family, family_type
+from dtree.core.families import Family, expected
 from dtree.core.recent import Recent
 from dtree.methods.facts import counted
 
@@ -195,8 +195,8 @@ class Method:
         return hasattr(self.Settings, "family")
 
     def value_kind(self, settings: Any) -> str:
-        """What the rows may hold: "real", "binary" or "count"."""
-        return family_type(settings.family).value_kind
+        """What the rows may hold: "real", "binary", "count", "category" or "mixed"."""
+        return expected(settings.family).value_kind
 
     def tiny(self, settings: Any) -> Any:
         """The same settings with as little work as compiles the same kernels."""
@@ -269,7 +269,11 @@ class Method:
 
     def checked(self, fitted: Any, rows: Any, first_row: int = 0) -> Any:
         """New rows (n, d) after checking that the model can take them; rows are numbered from first_row."""
-        check_rows(rows, fitted.model.family, first_row)
+        columns = fitted.columns
+        if columns.shape[0] == rows.shape[1]:
+            check_rows(rows, fitted.model.family, first_row)
+        else:  # the family knows its own columns only
+            check_rows(used_columns(rows, columns), fitted.model.family, first_row, None, columns)
         return rows
 
     def facts(self, fitted: Any, row_leaf: np.ndarray | None) -> Any:

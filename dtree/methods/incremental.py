@@ -18,7 +18,7 @@ from dtree.methods.bhc import facts_of_tree
 from dtree.methods.contract import Job, Method, Told, Workers, used_columns
 from dtree.methods.facts import Facts
 from dtree.methods.fitted_checks import check_columns, check_statistics, check_tree
-from dtree.methods.settings import COARSENING, FAMILY, PRIOR, option
+from dtree.methods.settings import AUTO, COARSENING, FAMILY, PRIOR, option
 from dtree.methods.tree_predictive import predict_with_tree
 from dtree.methods.whole_rows import look_at
 
@@ -29,7 +29,7 @@ _FEWEST_ROWS = 4096  # of a block: they enter in a second or so
 class Settings(msgspec.Struct, frozen=True):
     """How rows are inserted; see `dtree.IncrementalBHC`."""
 
-    family: FAMILY = "gaussian"
+    family: FAMILY = AUTO
     prior: PRIOR = "dp"
     init: Annotated[
         Literal["exact", "noisy"], option("exact, or noisy: rows go on top of their best tree, which is never cut.")

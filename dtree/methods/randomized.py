@@ -20,7 +20,6 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from dtree.core.families import columns_in_use
 from dtree.core.model import Model
 from dtree.core.tree import Tree
 from dtree.hierarchy.statistics import node_statistics
@@ -29,8 +28,8 @@ from dtree.methods import descent
 from dtree.methods.bayes_kmeans import BayesKMeansBHC, Fitted, labels_of
 from dtree.methods.contract import Job, Workers
 from dtree.methods.fitted_checks import check_columns
-from dtree.methods.settings import COARSENING, CUT, FAMILY, PRIOR, option
-from dtree.methods.survey import fingerprint, survey_of
+from dtree.methods.settings import AUTO, COARSENING, CUT, FAMILY, PRIOR, option
+from dtree.methods.survey import fingerprint, resolved, survey_of
 
 _DEEPEST = 200  # levels; sides of a split shrink by a factor, so that only damage or a strange family gets so far
 
@@ -38,7 +37,7 @@ _DEEPEST = 200  # levels; sides of a split shrink by a factor, so that only dama
 class Settings(msgspec.Struct, frozen=True):
     """How randomised BHC works."""
 
-    family: FAMILY = "gaussian"
+    family: FAMILY = AUTO
     prior: PRIOR = "dp"
     coarsening: COARSENING = 1.0
     cut: CUT = 0.5
@@ -76,11 +75,11 @@ class RandomizedBHC(BayesKMeansBHC, Settings=Settings, Prepared=Prepared, State=
         if job.weight is not None:
             raise ValueError("randomised BHC in passes takes no sample_weight: use BHC(method='randomized')")
         survey = survey_of(job, workers, job.settings.family)
-        columns, subset = columns_in_use(job.settings.family, survey.low, survey.high), job.settings.subset
-        seen = survey.pick(columns)
-        model, sample = self._model(job, seen), seen.sample
+        meant, subset = resolved(job, job.settings.family, survey), job.settings.subset
+        seen = survey.pick(meant.columns)
+        model, sample = self._model(job, seen, meant), seen.sample
         root = descent.root_of(model, sample[:subset], job.n <= subset)
-        return Prepared(columns, fingerprint(job.source, survey), model, root)
+        return Prepared(meant.columns, fingerprint(job.source, survey), model, root)
 
     def start(self, job: Job, workers: Workers) -> Any:
         return State(0, job.prepared.root)

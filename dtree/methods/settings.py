@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import msgspec
 import numpy as np
 
+from dtree.core.families import AUTO as AUTO
+
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
@@ -25,7 +27,11 @@ def option(help: str, *, ge: float | None = None, le: float | None = None, comma
 
 # Settings that several methods have, each said once.
 FAMILY = Annotated[
-    Any, option("What a cluster looks like: gaussian, gaussian-diag, bernoulli, multinomial or poisson.")
+    Any,
+    option(
+        "What a cluster looks like: auto (gaussian for complete numbers, else mixed), gaussian, gaussian-diag, "
+        "bernoulli, multinomial, poisson, categorical or mixed."
+    ),
 ]
 PRIOR = Annotated[Any, option("Prior over partitions: dp or nggp.")]
 COARSENING = Annotated[

@@ -14,14 +14,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from dtree.core.families import columns_in_use, family_type
+from dtree.core.columns import Column
+from dtree.core.families import family_type, has_holes, resolve
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.core.recent import Recent
 from dtree.methods.contract import Job, Method, Workers, used_columns
 from dtree.methods.facts import Facts
-from dtree.methods.settings import FAMILY, option
-from dtree.methods.survey import fingerprint, survey_of
+from dtree.methods.settings import AUTO, FAMILY, option
+from dtree.methods.survey import fingerprint, kinds_of, resolved, survey_of
 from dtree.methods.variational_facts import OCCUPIED, facts_of
 from dtree.methods.whole_rows import limits
 from dtree.variational.fitting import Fit, has_converged, settle
@@ -46,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
             "Stick-breaking (TSB) or finite Dirichlet (FSD); C: weights integrated out, O: labels in the best order."
         ),
     ] = "O-CTSB"
-    family: FAMILY = "gaussian"
+    family: FAMILY = AUTO
     truncation: Annotated[
         int | None, option("Largest number of clusters; 40, or the number of rows if that is less.")
     ] = None
@@ -181,6 +182,11 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         few = {"truncation": 4, "max_iter": 2, "n_init": 1, "split_merge": min(settings.split_merge, 1)}
         return msgspec.structs.replace(settings, **few, init="auto", sample_rows=12)
 
+    def _kinds(self, job: Job) -> tuple[Column, ...]:
+        """What the columns in use hold."""
+        kinds = kinds_of(job.source)
+        return tuple(kinds[j] for j in job.prepared.columns) if kinds else ()
+
     def _going_on(self, job: Job) -> Fitted | None:
         """The earlier fit, when one was given that knows these columns."""
         return self.earlier if job.settings.warm_start and job.source.shape[1] == self.n_features else None
@@ -193,14 +199,17 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         whole = job.n <= settings.sample_rows or job.weight is not None or settings.needs_all_rows
         least = _ROWS_PER_COMPONENT * (settings.truncation or DEFAULT_TRUNCATION)
         survey = survey_of(job, workers, settings.family, 1 if whole else max(settings.sample_rows, least))
-        columns, mark = columns_in_use(settings.family, survey.low, survey.high), fingerprint(job.source, survey)
+        meant, mark = resolved(job, settings.family, survey), fingerprint(job.source, survey)
+        columns = meant.columns
         if whole:
             if earlier is not None:
                 columns = earlier.columns
             elif not np.all(weight > 0):  # what varies only in rows that do not count says nothing
-                columns = columns_in_use(settings.family, *limits(job.source.load()[weight > 0]))
+                rows = job.source.load()[weight > 0]
+                columns = resolve(settings.family, kinds_of(job.source), *limits(rows), has_holes(rows)).columns
             return Prepared(columns, mark, None)
-        moments = survey.pick(columns).moments(family_type(settings.family).needs_covariance)
+        moments = survey.pick(columns).moments(family_type(meant.family).needs_covariance, meant.kinds)
+        settings = msgspec.structs.replace(settings, family=meant.family)
         fit = fit_sample(used_floats(survey.sample, columns), moments, job.n, settings, job.seed)
         return Prepared(columns, mark, Mixture.of(fit.sums, fit.rule))
 
@@ -211,7 +220,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         rows = used_floats(job.source.load(), job.prepared.columns)
         weight, earlier = checked_weight(job.weight, job.n), self._going_on(job)
         if earlier is None:
-            fit = fit_whole(rows, weight, job.settings, job.seed)
+            fit = fit_whole(rows, weight, job.settings, job.seed, self._kinds(job))
         else:
             fit = go_on(rows, weight, job.settings, job.seed, earlier.fit)
         return State(Mixture.of(fit.sums, fit.rule), fit.is_bound, fit.trace, [], fit.converged, whole=True)

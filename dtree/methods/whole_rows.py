@@ -4,13 +4,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtree.core.checks import as_counts, as_rows, require_spread, require_values
-from dtree.core.families import Family, columns_in_use, family_type
+from dtree.core.checks import as_counts, as_rows, check_values, require_spread
+from dtree.core.families import Family, has_holes, resolve
 from dtree.core.fingerprint import fingerprint
 from dtree.core.model import Model
 from dtree.core.priors import Prior
 from dtree.hierarchy.defaults import choose_model
 from dtree.methods.contract import Job, used_columns
+from dtree.methods.survey import expected_of, kinds_of
 
 
 class Whole(NamedTuple):
@@ -26,9 +27,10 @@ class Whole(NamedTuple):
 
 def whole_rows(job: Job, family: str | Family) -> Any:
     """All rows (n, d) of a job as float64 or CSR, checked for a family."""
-    kind, source = family_type(family), job.source
-    rows = as_rows(source.load(), kind.accepts_sparse, source.row_names, source.columns or None)
-    require_values(rows, kind.value_kind, kind.name)
+    kind, source = expected_of(job, family), job.source
+    names = source.row_names, source.columns or None
+    rows = as_rows(source.load(), kind.accepts_sparse, *names, kind)
+    check_values(rows, kind, 0, *names)
     if kind.value_kind == "real":
         require_spread(rows)
     return rows
@@ -44,12 +46,12 @@ def look_at(job: Job, family: str | Family, prior: str | Prior, coarsening: floa
     held = np.arange(job.n) if weight is None else np.flatnonzero(weight > 0)
     if weight is not None and held.shape[0] < job.n:
         rows, weight = rows[held], weight[held]
-    columns = columns_in_use(family, *limits(rows))
+    family, columns, kinds = resolve(family, kinds_of(job.source), *limits(rows), has_holes(rows))
     rows = used_columns(rows, columns)
     if isinstance(family, Family) and family.n_features != rows.shape[1]:
         raise ValueError(f"the family has {family.n_features} features but X has {rows.shape[1]} columns")
     # The scale is chosen without coarsening: under a power below 1 the bound prefers degenerate scales.
-    chosen = choose_model(rows, family, prior, weight)
+    chosen = choose_model(rows, family, prior, weight, kinds=kinds)
     return Whole(rows, weight, held, columns, mark, Model(chosen.family, chosen.prior, coarsening))
 
 
@@ -57,4 +59,4 @@ def limits(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     """The smallest and the largest value (d,) of each column of rows (n, d), dense or CSR."""
     if hasattr(rows, "tocsr"):
         return rows.min(axis=0).toarray().ravel(), rows.max(axis=0).toarray().ravel()
-    return rows.min(axis=0), rows.max(axis=0)
+    return np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # of what is not missing

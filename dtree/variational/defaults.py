@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dtree.core.families import Family, Moments, family_type, moments_of
+from dtree.core.columns import Column
+from dtree.core.families import Family, Moments, family_type, has_holes, moments_of, resolve
 from dtree.variational.fitting import InMemory, ascend
 from dtree.variational.starts import kmeans_labels, one_hot
 from dtree.variational.steps import Rule, make_block
@@ -20,10 +21,17 @@ _ITERATIONS = 12
 _CENTRES = (2, 4, 8, 16, 32, 64)
 
 
-def family_from_data(kind: str | Family, X: Any, weight: np.ndarray | None = None) -> list[Family]:
-    """The family itself, anchored at the data, or the defaults of its kind for several shares of variance."""
+def family_from_data(
+    kind: str | Family, X: Any, weight: np.ndarray | None = None, kinds: tuple[Column, ...] = ()
+) -> list[Family]:
+    """The family itself, anchored at the data, or the defaults of its kind for several shares of variance.
+
+    `kinds` says what the columns hold. All columns are used.
+    """
+    every = np.zeros(X.shape[1]), np.ones(X.shape[1])  # columns that say nothing have been left out before
+    kind, _, kinds = resolve(kind, kinds, *every, has_holes(X))
     with_covariance = not isinstance(kind, Family) and family_type(kind).needs_covariance
-    return family_from_moments(kind, moments_of(X, with_covariance, weight))
+    return family_from_moments(kind, moments_of(X, with_covariance, weight, kinds))
 
 
 def family_from_moments(kind: str | Family, moments: Moments) -> list[Family]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from dtree.core.families import Family
 from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.steps import Rule, Sums, log_prior_of, sums_of
 from dtree.variational.weights import label_order
@@ -139,12 +140,9 @@ def _two_sides(rows: InMemory, rule: Rule, k: int, random: np.random.Generator) 
     members = np.flatnonzero(rows.responsibilities[:, k] > 0.5)
     if members.shape[0] < 4:
         return None
-    features = rule.family.statistics_of_kept(rows.block.rows[members])
-    if sparse.issparse(features):
-        if features.shape[1] > _WIDEST_SPLIT:
-            return None
-        features = features.toarray()
-    points = features[:, 1 : 1 + rule.family.n_features]
+    points = _points_of(rule.family, rows.block.rows[members])
+    if points is None:
+        return None
     sample = points if points.shape[0] <= _SPLIT_ROWS else points[random.choice(points.shape[0], _SPLIT_ROWS, False)]
     centres = sample[random.choice(sample.shape[0], 2, replace=False)]
     for _ in range(20):
@@ -157,6 +155,18 @@ def _two_sides(rows: InMemory, rule: Rule, k: int, random: np.random.Generator) 
         centres = moved
     second = _nearer_second(points, centres)
     return None if second.all() or not second.any() else (members, second)
+
+
+def _points_of(family: Family, kept: Any) -> np.ndarray | None:
+    """Kept rows (m, ...) where distances make sense; None when that would be too wide."""
+    if family.value_kind in ("category", "mixed"):
+        return np.asarray(family.points(kept))
+    features = family.statistics_of_kept(kept)
+    if sparse.issparse(features):
+        if features.shape[1] > _WIDEST_SPLIT:
+            return None
+        features = features.toarray()
+    return np.asarray(features[:, 1 : 1 + family.n_features])
 
 
 def _nearer_second(points: np.ndarray, centres: np.ndarray) -> np.ndarray:

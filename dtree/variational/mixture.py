@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 from scipy.special import logsumexp
 
-from dtree.core.families import Family
+from dtree.core.families import Family, PerColumn, has_holes
+from dtree.core.families.mixed import with_holes
 from dtree.variational.fitting import sum_of_pieces
 from dtree.variational.label_kernels import conditional_log_prior, softmax_rows
 from dtree.variational.predictive import log_predictive
@@ -103,8 +104,14 @@ class Mixture(msgspec.Struct, frozen=True):
         coefficients, family = coefficients[order], self.family
 
         def responsibilities(rows: Any) -> np.ndarray:
-            features = family.statistics_of_kept(family.kept_rows(rows))
-            scores = np.ascontiguousarray(features @ coefficients.T)
+            if isinstance(family, PerColumn) and has_holes(rows):  # rows to predict, of a fit to complete ones
+                mixed, statistics = with_holes(family, self.statistics[order])
+                widened = mixed.expected_log_density(statistics)
+                widened[:, 0] += coefficients[:, 0] - family.expected_log_density(self.statistics[order])[:, 0]
+                scores = np.ascontiguousarray(mixed.statistics(rows) @ widened.T)
+            else:
+                features = family.statistics_of_kept(family.kept_rows(rows))
+                scores = np.ascontiguousarray(features @ coefficients.T)
             softmax_rows(scores, np.zeros(scores.shape[0]))
             return scores
 

@@ -15,7 +15,8 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from dtree.core.families import Family, Moments
+from dtree.core.columns import Column
+from dtree.core.families import Family, Moments, has_holes
 from dtree.variational.defaults import choose_by_bound, family_from_data, family_from_moments
 from dtree.variational.escapes import escape
 from dtree.variational.fitting import Fit, InMemory, ascend
@@ -87,18 +88,18 @@ class _Rows(NamedTuple):
     threads: int  # of our own, counted before the libraries are told to take one
 
 
-def fit_whole(X: Any, weight: np.ndarray, settings: Any, seed: int) -> Fit:
-    """The best fit to rows X (n, d) of weights (n,)."""
+def fit_whole(X: Any, weight: np.ndarray, settings: Any, seed: int, kinds: tuple[Column, ...] = ()) -> Fit:
+    """The best fit to rows X (n, d) of weights (n,), whose columns are of these kinds (() when nothing is known)."""
     size = size_for(settings.truncation, weight)
     _check_exact(settings, weight)
-    return fit_rows(*_distinct(X, weight, settings), size, settings, seed)
+    return fit_rows(*_distinct(X, weight, settings), size, settings, seed, kinds)
 
 
-def fit_rows(X: Any, weight: np.ndarray, size: int, settings: Any, seed: int) -> Fit:
+def fit_rows(X: Any, weight: np.ndarray, size: int, settings: Any, seed: int, kinds: tuple[Column, ...] = ()) -> Fit:
     """The same with T = size components for rows as they are, equal ones left apart."""
     rows = _Rows(X, weight, settings, seed, available_threads())
     with threadpool_limits(1):
-        return _from_scratch(rows, family_from_data(settings.family, X, weight), size)
+        return _from_scratch(rows, family_from_data(settings.family, X, weight, kinds), size)
 
 
 def fit_sample(X: Any, moments: Moments, n: int, settings: Any, seed: int) -> Fit:
@@ -182,7 +183,11 @@ def _distinct(X: Any, weight: np.ndarray, settings: Any) -> tuple[Any, np.ndarra
     if own_start or sparse.issparse(X) or X.shape[0] > _DISTINCT_ROWS:
         return X, weight
     present = weight > 0
-    distinct, which = np.unique(X[present], axis=0, return_inverse=True)
+    X = X[present]
+    if has_holes(X):  # no NaN equals another; infinity, which no row holds, stands for it
+        _, at, which = np.unique(np.where(np.isnan(X), np.inf, X), axis=0, return_index=True, return_inverse=True)
+        return np.ascontiguousarray(X[at]), np.bincount(which.ravel(), weight[present])
+    distinct, which = np.unique(X, axis=0, return_inverse=True)
     return np.ascontiguousarray(distinct), np.bincount(which.ravel(), weight[present])
 
 

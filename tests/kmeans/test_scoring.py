@@ -12,7 +12,7 @@ from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.kmeans.greedy import sum_by_label
 from dtree.kmeans.scoring import Scorer
 from dtree.kmeans.scoring.any_family import assign_atoms, atom_tables
-from dtree.kmeans.scoring.lanes import LANES, log_of_lanes
+from dtree.core.lanes import LANES, log_of_lanes
 from tests.naive.kmeans import frozen_gains, log_marginal_of_rows
 
 

@@ -21,6 +21,7 @@ A family says what one cluster looks like. It has two faces:
 | part | asked by | without it |
 | --- | --- | --- |
 | `name`, `value_kind`, `accepts_sparse` | checks of rows, saved runs | class name, any number, dense rows only |
+| `takes_holes` | checks of rows | every value must be there; see `PerColumn` for families of independent columns |
 | `needs_covariance` | whoever takes moments of the data | only means and variances are taken |
 | `n_features`, `parameters()` | everyone | read from the constructor's arguments, kept under the same names |
 | `anchored`, `points` | fits; k-means starts | statistics and rows as they are, square roots of counts |
@@ -41,42 +42,15 @@ To make a family's name work, register the class in `dtree/core/families/__init_
 import inspect
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from dtree.core.families.moments import Moments
 from dtree.core.families.profile import Profile, feature_columns, plain_profile
 from dtree.core.families.slopes import slopes
 from dtree.core.jit import kernel
 from dtree.core.verbs import log_marginal
-
-
-class Moments(NamedTuple):
-    """What `Family.defaults` needs to know of the data: one pass over any number of rows."""
-
-    rows: float
-    mean: np.ndarray  # (d,)
-    variance: np.ndarray  # (d,), divisor n
-    covariance: np.ndarray | None  # (d, d), divisor n; None when not asked for
-
-
-def moments_of(X: Any, with_covariance: bool = True, weight: np.ndarray | None = None) -> Moments:
-    """Moments of the rows of X (n, d), dense or SciPy sparse, optionally weighted by integer counts."""
-    weight = np.ones(X.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
-    count = weight.sum()
-    if hasattr(X, "tocsr"):
-        X = X.tocsr().astype(np.float64)
-        mean = np.asarray(X.T @ weight).ravel() / count
-        variance = np.maximum(np.asarray(X.multiply(X).T @ weight).ravel() / count - mean**2, 0.0)
-        return Moments(count, mean, variance, None)
-    X = np.asarray(X, dtype=np.float64)
-    mean = weight @ X / count
-    centred = X - mean
-    constant = X.min(axis=0) == X.max(axis=0)
-    centred[:, constant] = 0.0  # rounding in the mean must not turn a constant column into a varying one
-    variance = weight @ centred**2 / count
-    covariance = (centred * weight[:, None]).T @ centred / count if with_covariance else None
-    return Moments(count, mean, variance, covariance)
 
 
 @kernel
@@ -115,9 +89,10 @@ class Family(ABC):
     """An observation model with conjugate prior; see the module's docstring for the contract."""
 
     name: ClassVar[str] = cast(str, _ClassName())
-    value_kind: ClassVar[str] = "real"  # "real", "binary" or "count": what the rows may hold
+    value_kind: ClassVar[str] = "real"  # "real", "binary", "count", "category" or "mixed": what the rows may hold
     accepts_sparse: ClassVar[bool] = False
     needs_covariance: ClassVar[bool] = False
+    takes_holes: ClassVar[bool] = False  # whether values may be missing (NaN)
 
     # Required -----------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Moments
 from dtree.core.families.counts import CountsPerFeature
+from dtree.core.families.moments import Moments
+from dtree.core.families.per_column import Parts, split_holes
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_merged
@@ -142,7 +143,7 @@ class Bernoulli(CountsPerFeature):
             log_gamma_table(self.a + self.b, counts, coarsening),
         )
 
-    def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
+    def log_predictive_complete(self, X: Any, statistics: np.ndarray) -> np.ndarray:
         """Log probabilities (n, k): linear in the row, so one matrix product."""
         statistics = np.atleast_2d(statistics)
         count, ones = statistics[:, :1], statistics[:, 1:]
@@ -158,14 +159,39 @@ class Bernoulli(CountsPerFeature):
         log_odds = digamma(self.a + ones) - digamma(self.b + count - ones)
         return np.hstack([log_zero.sum(axis=1, keepdims=True), log_odds])
 
-    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
-        return {"probabilities": (self.a + statistics[:, 1:]) / (self.a + self.b + statistics[:, :1])}
+    # Parts: counts, ones, zeros.
+
+    def parts(self, statistics: np.ndarray) -> Parts:
+        return statistics[:, :1], statistics[:, 1:], statistics[:, :1] - statistics[:, 1:]
+
+    def parts_of_rows(self, X: Any) -> Parts:
+        ones, present = split_holes(X)
+        return present, ones, present - ones
+
+    def log_columns(self, parts: Parts) -> np.ndarray:
+        count, ones, zeros = parts
+        prior = gammaln(self.a + self.b) - gammaln(self.a) - gammaln(self.b)
+        return prior + gammaln(self.a + ones) + gammaln(self.b + zeros) - gammaln(self.a + self.b + count)
+
+    def log_cells(self, X: np.ndarray, parts: Parts) -> np.ndarray:
+        count, ones, zeros = parts
+        present, one, zero = self.parts_of_rows(X)
+        weighed = one * np.log(self.a + ones) + zero * np.log(self.b + zeros)
+        return weighed - present * np.log(self.a + self.b + count)
+
+    def expected_parts(self, parts: Parts) -> Parts:
+        count, ones, zeros = parts
+        total = np.broadcast_to(-digamma(self.a + self.b + count), ones.shape)
+        return total, digamma(self.a + ones), digamma(self.b + zeros)
+
+    def means_of_parts(self, parts: Parts) -> dict[str, np.ndarray]:
+        return {"probabilities": (self.a + parts[1]) / (self.a + self.b + parts[0])}
 
     # Unconstrained parameters: log a (d), log b (d).
 
-    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        count, ones = statistics[:, :1], statistics[:, 1:]
+    def gradient_of_parts(self, parts: Parts, weights: np.ndarray) -> np.ndarray:
+        count, ones, zeros = parts
         both = digamma(self.a + self.b) - digamma(self.a + self.b + count)
         by_a = weights @ (digamma(self.a + ones) - digamma(self.a) + both)
-        by_b = weights @ (digamma(self.b + count - ones) - digamma(self.b) + both)
+        by_b = weights @ (digamma(self.b + zeros) - digamma(self.b) + both)
         return np.concatenate([self.a * by_a, self.b * by_b])

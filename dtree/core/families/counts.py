@@ -8,6 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from dtree.core.families.base import Family, feature_vector, require_positive
+from dtree.core.families.moments import Moments
+from dtree.core.families.per_column import Parts, PerColumn
 
 
 class Counts(Family):
@@ -33,7 +35,7 @@ class Counts(Family):
         return sparse.csr_matrix(sparse.hstack([leading, X], format="csr"))
 
 
-class CountsPerFeature(Counts):
+class CountsPerFeature(PerColumn, Counts):
     """A family of counts whose hyperparameters are positive vectors (d,), learned by their logarithms in a row."""
 
     def __post_init__(self) -> None:
@@ -49,6 +51,19 @@ class CountsPerFeature(Counts):
 
     def with_free_parameters(self, theta: np.ndarray) -> Self:
         return type(self)(*np.exp(theta).reshape(-1, self.n_features))
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        return self.means_of_parts(self.parts(statistics))
+
+    def expected_values(self, parts: Parts) -> np.ndarray:
+        return next(iter(self.means_of_parts(parts).values()))
+
+    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return self.gradient_of_parts(self.parts(statistics), weights)
+
+    def moments_of_parts(self, parts: Parts) -> Moments:
+        mean = parts[1][0] / np.maximum(parts[0][0], 1e-300)  # an empty column has mean 0
+        return Moments(parts[0][0], mean, np.zeros_like(mean), None)
 
 
 def row_sums(X: Any, function: Callable[[np.ndarray], np.ndarray] | None = None) -> np.ndarray:

@@ -16,8 +16,9 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Moments, require_positive
+from dtree.core.families.base import require_positive
 from dtree.core.families.gaussian_kernels import CompiledGaussian, log_multigamma
+from dtree.core.families.moments import Moments
 from dtree.core.families.standard_units import StandardUnits
 from dtree.core.tables import counts_of_table
 

@@ -12,7 +12,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Moments, feature_vector, require_positive
+from dtree.core.families.base import feature_vector, require_positive
+from dtree.core.families.moments import Moments
+from dtree.core.families.per_column import SHARES, Parts, PerColumn, split_holes
 from dtree.core.families.standard_units import StandardUnits
 from dtree.core.jit import kernel
 from dtree.core.tables import counts_of_table, table_index
@@ -99,7 +101,7 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiagonalGaussian(StandardUnits):
+class DiagonalGaussian(PerColumn, StandardUnits):
     """Normal-inverse-gamma family, one independent Gaussian per feature.
 
     Parameters
@@ -167,14 +169,33 @@ class DiagonalGaussian(StandardUnits):
 
     def posterior(self, statistics: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """count (k, 1), and posterior mean, shape, rate (k, d) in standard units."""
+        return self.posterior_of_parts(self.parts(statistics))
+
+    def parts(self, statistics: np.ndarray) -> Parts:
         d = self.n_features
-        count, sums, squares = statistics[:, :1], statistics[:, 1 : 1 + d], statistics[:, 1 + d :]
+        return statistics[:, :1], statistics[:, 1 : 1 + d], statistics[:, 1 + d :]
+
+    def parts_of_rows(self, X: Any) -> Parts:
+        """Counts, sums and sums of squares (n, d) of z."""
+        z, present = split_holes(self.points(X))
+        return present, z, z * z
+
+    def posterior_of_parts(self, parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The counts as they are, and posterior mean, shape, rate (k, d) in standard units."""
+        count, sums, squares = parts
         prior_mean = self._mean_in_units()
         mean = (sums + self.strength * prior_mean) / (self.strength + count)
         within = squares + self.strength * prior_mean**2 - (self.strength + count) * mean**2
         return count, mean, self.shape + 0.5 * count, self.rate / self.unit**2 + 0.5 * within
 
-    def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
+    def log_columns(self, parts: Parts) -> np.ndarray:
+        count, _, shape, rate = self.posterior_of_parts(parts)
+        prior_rate = self.rate / self.unit**2
+        prior = self.shape * np.log(prior_rate) - gammaln(self.shape) + 0.5 * np.log(self.strength)
+        posterior = shape * np.log(rate) - gammaln(shape) + 0.5 * np.log(self.strength + count)
+        return prior - posterior - count * (np.log(self.unit) + 0.5 * _LOG_2PI)
+
+    def log_predictive_complete(self, X: Any, statistics: np.ndarray) -> np.ndarray:
         """Product of Student t densities (n, k)."""
         count, mean, shape, rate = self.posterior(np.atleast_2d(statistics))
         z = self.points(X)
@@ -186,18 +207,63 @@ class DiagonalGaussian(StandardUnits):
             out[:, k] = constant[k] - np.log1p((z - mean[k]) ** 2 / scale[k]) @ (shape[k] + 0.5)
         return out
 
+    def log_cells(self, X: np.ndarray, parts: Parts) -> np.ndarray:
+        """Student t densities."""
+        count, mean, shape, rate = self.posterior_of_parts(parts)
+        z, present = split_holes(self.points(X))
+        strength = self.strength + count
+        scale = 2.0 * rate * (strength + 1.0) / strength
+        constant = gammaln(shape + 0.5) - gammaln(shape) - 0.5 * np.log(np.pi * scale) - np.log(self.unit)
+        return present * (constant - (shape + 0.5) * np.log1p((z - mean) ** 2 / scale))
+
     def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
-        count, mean, shape, rate = self.posterior(statistics)
+        constant, by_sum, by_square = self.expected_parts(self.parts(statistics))
+        return np.hstack([constant.sum(axis=1, keepdims=True), by_sum, by_square])
+
+    def expected_parts(self, parts: Parts) -> Parts:
+        count, mean, shape, rate = self.posterior_of_parts(parts)
         precision = shape / rate
         constant = digamma(shape) - np.log(rate) - _LOG_2PI - 1.0 / (self.strength + count) - precision * mean**2
-        constant = (0.5 * constant - np.log(self.unit)).sum(axis=1, keepdims=True)
-        return np.hstack([constant, precision * mean, -0.5 * precision])
+        return 0.5 * constant - np.log(self.unit), precision * mean, -0.5 * precision
 
     def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
-        count, mean, shape, rate = self.posterior(statistics)
+        found = self.means_of_parts(self.parts(statistics))
+        return {**found, "strengths": found["strengths"][:, 0]}
+
+    def means_of_parts(self, parts: Parts) -> dict[str, np.ndarray]:
+        count, mean, shape, rate = self.posterior_of_parts(parts)
         variance = rate / np.where(shape > 1.0, shape - 1.0, np.nan) * self.unit**2  # no mean where shape <= 1
-        means = self.origin + self.unit * mean
-        return {"means": means, "variances": variance, "strengths": self.strength + count[:, 0]}
+        return {"means": self.origin + self.unit * mean, "variances": variance, "strengths": self.strength + count}
+
+    def expected_values(self, parts: Parts) -> np.ndarray:
+        return self.means_of_parts(parts)["means"]
+
+    def moments_of_parts(self, parts: Parts) -> Moments:
+        count, sums, squares = parts
+        rows = np.maximum(count[0], 1e-300)  # an empty column has mean and variance 0
+        mean = sums[0] / rows
+        variance = np.maximum(squares[0] / rows - mean**2, 0.0)
+        return Moments(count[0], self.origin + self.unit * mean, variance * self.unit**2, None)
+
+    def refined_of_parts(self, parts: Parts, weights: np.ndarray) -> Self:
+        """The best share for all columns first, since they have one strength; then the best rate of each column."""
+        whole = self.moments_of_parts(tuple(part[-1:] for part in parts))
+        spread = np.where(whole.variance > 0, whole.variance, self.unit**2)
+
+        def at(mean: np.ndarray, strength: float, share: float) -> Any:
+            rate = share * np.maximum(self.shape - 1.0, 0.5) * spread
+            return type(self)(mean, strength, self.shape, rate, self.origin, self.unit)
+
+        # The prior mean is that of the data: it has no share, and rows that are missing say nothing of it.
+        candidates = [self, *(at(whole.mean, share / (1.0 - share), share) for share in SHARES)]
+        likely = weights > 1e-8 * weights.sum()
+        held, mass = tuple(part[likely] for part in parts), weights[likely]
+        best = max(candidates, key=lambda one: float((mass @ one.log_columns(held)).sum()))
+        return best._best_columns([best, *(at(best.mean, best.strength, share) for share in SHARES)], parts, weights)
+
+    def of_columns(self, candidates: list[Self], best: np.ndarray) -> Self:
+        rate = np.stack([candidate.rate for candidate in candidates])[best, np.arange(best.shape[0])]
+        return type(self)(self.mean, self.strength, self.shape, rate, self.origin, self.unit)
 
     # Unconstrained parameters: mean in standard units (d), log strength, log shape (d), log rate (d).
 
@@ -212,7 +278,10 @@ class DiagonalGaussian(StandardUnits):
         return type(self)(mean, strength, shape, np.exp(theta[2 * d + 1 :]) * self.unit**2, self.origin, self.unit)
 
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        count, mean, shape, rate = self.posterior(statistics)
+        return self.gradient_of_parts(self.parts(statistics), weights)
+
+    def gradient_of_parts(self, parts: Parts, weights: np.ndarray) -> np.ndarray:
+        count, mean, shape, rate = self.posterior_of_parts(parts)
         prior_mean = self._mean_in_units()
         prior_rate = self.rate / self.unit**2
         precision = shape / rate

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Moments, feature_vector, require_positive
+from dtree.core.families.base import feature_vector, require_positive
 from dtree.core.families.counts import Counts, row_sums
+from dtree.core.families.moments import Moments
 from dtree.core.families.profile import Profile, as_it_is
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import Moments
 from dtree.core.families.counts import CountsPerFeature, row_sums
+from dtree.core.families.moments import Moments
+from dtree.core.families.per_column import Parts, split_holes
 from dtree.core.jit import kernel
 from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table
 from dtree.core.verbs import implements, log_marginal
@@ -80,13 +81,40 @@ class Poisson(CountsPerFeature):
         expected = -(shape / rate).sum(axis=1, keepdims=True)
         return np.hstack([expected, np.ones_like(expected), digamma(shape) - np.log(rate)])
 
-    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
-        return {"intensities": (self.shape + statistics[:, 2:]) / (self.rate + statistics[:, :1])}
+    # Parts: counts, sums, -log x! of each column; of complete rows only the last one's sum over columns is known.
+
+    def parts(self, statistics: np.ndarray) -> Parts:
+        constants = np.zeros((statistics.shape[0], self.n_features))
+        constants[:, 0] = statistics[:, 1]
+        return statistics[:, :1], statistics[:, 2:], constants
+
+    def parts_of_rows(self, X: Any) -> Parts:
+        x, present = split_holes(X)
+        return present, x, -gammaln(x + 1.0)
+
+    def log_columns(self, parts: Parts) -> np.ndarray:
+        count, sums, constants = parts
+        shape = self.shape + sums
+        prior = self.shape * np.log(self.rate) - gammaln(self.shape)
+        return prior + gammaln(shape) - shape * np.log(self.rate + count) + constants
+
+    def log_cells(self, X: np.ndarray, parts: Parts) -> np.ndarray:
+        shape, rate = self.shape + parts[1], self.rate + parts[0]
+        present, x, constant = self.parts_of_rows(X)
+        negative_binomial = gammaln(shape + x) - gammaln(shape) + shape * np.log(rate / (rate + 1.0))
+        return present * (negative_binomial - x * np.log(rate + 1.0) + constant)
+
+    def expected_parts(self, parts: Parts) -> Parts:
+        shape, rate = self.shape + parts[1], self.rate + parts[0]
+        return -shape / rate, digamma(shape) - np.log(rate), np.ones_like(shape)
+
+    def means_of_parts(self, parts: Parts) -> dict[str, np.ndarray]:
+        return {"intensities": (self.shape + parts[1]) / (self.rate + parts[0])}
 
     # Unconstrained parameters: log shape (d), log rate (d).
 
-    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        count, sums = statistics[:, :1], statistics[:, 2:]
+    def gradient_of_parts(self, parts: Parts, weights: np.ndarray) -> np.ndarray:
+        count, sums, _ = parts
         by_shape = weights @ (
             np.log(self.rate) - np.log(self.rate + count) + digamma(self.shape + sums) - digamma(self.shape)
         )

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from dtree.core.families.base import Family, Moments, feature_vector
+from dtree.core.families.base import Family, feature_vector
+from dtree.core.families.moments import Moments
 from dtree.core.families.profile import Profile, standardised
 from dtree.core.jit import kernel
 

@@ -4,18 +4,21 @@
 rows, dense or sparse, and know nothing of where it came from: the same object runs in this process and on a worker.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from dtree.core.families import DiagonalGaussian, Gaussian
+from dtree.core.families import Categorical, DiagonalGaussian, Gaussian, Mixed, PerColumn, has_holes
+from dtree.core.families.mixed import with_holes
 from dtree.core.model import Model
 from dtree.hierarchy.statistics import add_by_label
 from dtree.kmeans.scoring.any_family import AtomTables, assign_atoms, atom_tables
 from dtree.kmeans.scoring.counts import CountTables, add_count_rows, assign_counts, count_tables, is_count_family
 from dtree.kmeans.scoring.gaussian import GaussianTables, assign_gaussian, gaussian_tables
 from dtree.kmeans.scoring.gaussian_diag import DiagonalTables, assign_diagonal, diagonal_tables
+from dtree.kmeans.scoring.mixed import MixedTables, add_mixed_rows, assign_mixed, mixed_tables
 from dtree.kmeans.scoring.rows import add_rows
 
 _BYTES_PER_BLOCK = 8_000_000  # of dense float64 that may be made from narrower or sparse rows at a time
@@ -42,12 +45,17 @@ class Scorer:
     def __init__(self, model: Model, statistics: np.ndarray) -> None:
         statistics = np.ascontiguousarray(statistics, dtype=np.float64)
         self.model = model
+        if type(model.family) is Categorical:  # the same statistics, as those of one block
+            model = replace(model, family=Mixed([(model.family, np.arange(model.family.n_features))]))
         self.k, self.s = statistics.shape
-        self.tables: GaussianTables | DiagonalTables | CountTables | AtomTables
+        self.statistics = statistics
+        self.tables: GaussianTables | DiagonalTables | CountTables | MixedTables | AtomTables
         if type(model.family) is Gaussian:
             self.tables = gaussian_tables(model, statistics)
         elif type(model.family) is DiagonalGaussian:
             self.tables = diagonal_tables(model, statistics)
+        elif type(model.family) is Mixed and not model.family.complete_columns.size:
+            self.tables = mixed_tables(model, statistics)
         elif is_count_family(model.family):
             self.tables = count_tables(model, statistics)
         else:
@@ -55,6 +63,9 @@ class Scorer:
 
     def assign(self, X: Any, own: np.ndarray | None = None) -> Assignment:
         """The best cluster of every row of X (n, d); a row is first taken out of its `own` (n,) cluster."""
+        if isinstance(self.model.family, PerColumn) and has_holes(X):  # a row to predict, of a fit to complete ones
+            family, statistics = with_holes(self.model.family, self.statistics)
+            return Scorer(replace(self.model, family=family), statistics).assign(X, own)
         n = X.shape[0]
         own = np.full(n, -1, dtype=np.int64) if own is None else np.ascontiguousarray(own, dtype=np.int64)
         result = Assignment(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_))
@@ -62,6 +73,8 @@ class Scorer:
             part = (own[start:stop], result.best[start:stop], result.unexplained[start:stop])
             if isinstance(self.tables, CountTables):
                 assign_counts(self.tables, *_csr_parts(X[start:stop]), *part)
+            elif isinstance(self.tables, MixedTables):
+                assign_mixed(self.tables, _dense(X[start:stop]), *part)
             elif isinstance(self.tables, AtomTables):
                 assign_atoms(self.tables, self.model.atoms(X[start:stop]), *part)
             elif isinstance(self.tables, GaussianTables):
@@ -78,6 +91,8 @@ class Scorer:
             part = labels[start:stop]
             if isinstance(self.tables, CountTables):
                 add_count_rows(self.tables, *_csr_parts(X[start:stop]), part, out)
+            elif isinstance(self.tables, MixedTables):
+                add_mixed_rows(self.tables, _dense(X[start:stop]), part, out)
             elif isinstance(self.tables, AtomTables):
                 add_by_label(self.model.atoms(X[start:stop]), part, out)
             else:

@@ -14,9 +14,9 @@ from scipy.special import gammaln
 
 from dtree.core.families.gaussian_diag import DiagonalGaussian
 from dtree.core.jit import kernel
+from dtree.core.lanes import FUSED, LANES, log_of_lanes
 from dtree.core.model import Model
 from dtree.core.removal import SMALLEST_REMAINDER
-from dtree.kmeans.scoring.lanes import FUSED, LANES, log_of_lanes
 from dtree.kmeans.scoring.rows import (
     Lanes,
     RowTables,

@@ -10,11 +10,11 @@ import numpy as np
 
 from dtree.core.families.standard_units import StandardUnits
 from dtree.core.jit import kernel
+from dtree.core.lanes import FUSED, LANES
 from dtree.core.model import Model
 from dtree.core.removal import log_marginal_without
 from dtree.core.verbs import log_marginal
 from dtree.kmeans.scoring.kappa import kappa_gains
-from dtree.kmeans.scoring.lanes import FUSED, LANES
 
 
 class RowTables(NamedTuple):

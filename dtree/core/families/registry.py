@@ -1,0 +1,21 @@
+"""Families by name. A new one is one line in `FAMILIES`."""
+
+from dtree.core.checks import named
+from dtree.core.families.base import Family
+from dtree.core.families.bernoulli import Bernoulli
+from dtree.core.families.categorical import Categorical
+from dtree.core.families.gaussian import Gaussian
+from dtree.core.families.gaussian_diag import DiagonalGaussian
+from dtree.core.families.mixed import Mixed
+from dtree.core.families.multinomial import Multinomial
+from dtree.core.families.poisson import Poisson
+
+FAMILIES: dict[str, type[Family]] = {
+    family.name: family for family in (Gaussian, DiagonalGaussian, Bernoulli, Multinomial, Poisson, Categorical, Mixed)
+}
+AUTO = "auto"  # a Gaussian for complete numbers, else `Mixed`; see `choice`
+
+
+def family_type(family: str | Family) -> type[Family]:
+    """The class of a family given by name or as an object."""
+    return type(family) if isinstance(family, Family) else named(FAMILIES, family, "family")

@@ -1,0 +1,67 @@
+"""Tables for tests: columns of all kinds with missing values, and the families of the golden ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dtree.core.columns import Column
+from dtree.core.families import Bernoulli, Categorical, DiagonalGaussian, Mixed, Poisson
+from dtree.data import open_source
+
+KINDS = (
+    Column("length", "real"),
+    Column("width", "real"),
+    Column("married", "binary", ("no", "yes")),
+    Column("children", "count"),
+    Column("city", "category", ("Bonn", "Rome", "Oslo", "Graz")),
+)
+
+
+def table(n: int = 60, holes: float = 0.1, seed: int = 0) -> np.ndarray:
+    """Two groups of rows, n / 2 each, with columns of `KINDS`; with holes, one row has nothing but them."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat([0, 1], n // 2)
+    columns = [
+        rng.normal(6.0 * group, 1.0),
+        rng.normal(0.0, 1.0, n),
+        rng.random(n) < 0.15 + 0.7 * group,
+        rng.poisson(2.0 + 8.0 * group),
+        np.where(group == 0, rng.integers(0, 2, n), rng.integers(1, 4, n)),
+    ]
+    X = np.column_stack(columns).astype(float)
+    if holes:
+        X[rng.random(X.shape) < holes] = np.nan
+        X[5] = np.nan
+    return X
+
+
+def family(weight: float = 1.0) -> Mixed:
+    """A family for such tables, its blocks not in the order of the columns."""
+    return Mixed(
+        [
+            (Categorical([np.full(5, 0.5)]), [4], weight),
+            (DiagonalGaussian([3.0, 0.0], 0.1, 2.0, [1.0, 1.0]), [0, 1]),
+            (Poisson([1.0], [0.2]), [3]),
+            (Bernoulli([1.0], [1.0]), [2]),
+        ]
+    )
+
+
+def with_kinds(X: np.ndarray, kinds: tuple[Column, ...] = KINDS) -> Any:
+    """Rows as a source that knows the kinds of its columns."""
+    source = open_source(X)
+    object.__setattr__(source, "kinds", kinds)
+    return source
+
+
+def golden_family_of(columns: list[Any]) -> Mixed:
+    """The family of the golden file: a block for every column."""
+    made = {
+        "real": lambda m, k, a, b: DiagonalGaussian([m], k, a, [b]),
+        "binary": lambda a, b: Bernoulli([a], [b]),
+        "count": lambda shape, rate: Poisson([shape], [rate]),
+        "category": lambda concentration: Categorical([concentration]),
+    }
+    return Mixed([(made[kind](*values), [j]) for j, (kind, *values) in enumerate(columns)])
