@@ -38,7 +38,8 @@ class LevelTree(Binary):
     left, right : (m-1,) children of the forks. size : (2m-1,) rows. depth : (m-1,) how deep the valley is that a fork
     closes, in nats below the lower peak, never less than that of a fork below it.
 
-    >>> tree = level_tree(np.zeros(3), np.array([[0.0, 0.2, 5.0], [0.2, 0.0, 4.0], [5.0, 4.0, 0.0]]), np.array([9, 9, 9]))
+    >>> depth = np.array([[0.0, 0.2, 5.0], [0.2, 0.0, 4.0], [5.0, 4.0, 0.0]])
+    >>> tree = level_tree(np.zeros(3), depth, np.array([9, 9, 9]))
     >>> tree.depth.tolist(), tree.cut(level=1.0).tolist(), tree.cut(n_clusters=3).tolist()
     ([0.2, 4.0], [0, 0, 1], [0, 1, 2])
     """

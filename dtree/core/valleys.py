@@ -24,7 +24,7 @@ from dtree.core.jit import kernel
 
 BINS = 96
 _LOW, _HIGH = -0.25, 1.25  # where the bins end; the centres of the two components are at 0 and 1
-_DEVIATIONS = 2.0  # of the lower bound: a valley that is not there is believed in one case of forty
+DEVIATIONS = 2.0  # of the lower bound: a valley that is not there is believed in one case of forty
 _STEPS = 60  # values of s that are tried; the last is 3, beyond which a deeper valley changes nothing
 _SMALLEST_S, _LARGEST_S = 0.01, 3.0
 
@@ -73,24 +73,32 @@ def no_rows(pairs: int) -> PairSums:
     return PairSums(np.zeros((2, pairs, BINS)), np.zeros((2, pairs, 2, 3)))
 
 
-def add_rows(lines: Lines, points: np.ndarray, labels: np.ndarray, first_row: int) -> PairSums:
-    """Sums of rows with features `points` (n, q) that belong to the components `labels` (n,); -1 is left out."""
+class Labelled(NamedTuple):
+    """Rows of which it is known where they belong."""
+
+    points: np.ndarray  # (n, q) features
+    labels: np.ndarray  # (n,) int64, components; a row of -1 is left out
+    weight: np.ndarray  # (n,)
+    first_row: int  # number of the first of them in the data
+
+
+def add_rows(lines: Lines, rows: Labelled, k: int) -> PairSums:
+    """What rows of k components add to the sums."""
     sums = no_rows(lines.low.shape[0])
-    k = int(round((1.0 + math.sqrt(1.0 + 8.0 * lines.low.shape[0])) / 2.0))
-    labels = np.ascontiguousarray(labels, dtype=np.int64)
-    _add_rows(lines, np.ascontiguousarray(points, dtype=np.float64), labels, k, first_row, *sums)
+    _add_rows(lines, rows, k, sums.histogram, sums.moments)
     return sums
 
 
 @kernel
-def _add_rows(lines, points, labels, k, first_row, histogram, moments):
+def _add_rows(lines, rows, k, histogram, moments):
+    points, labels = rows.points, rows.labels
     q = points.shape[1]
     width = (_HIGH - _LOW) / BINS
     for row in range(points.shape[0]):
         own = labels[row]
         if own < 0:
             continue
-        half = (first_row + row) % 2
+        half, weight = (rows.first_row + row) % 2, rows.weight[row]
         for other in range(k):
             if other == own:
                 continue
@@ -101,15 +109,15 @@ def _add_rows(lines, points, labels, k, first_row, histogram, moments):
                 place += lines.directions[pair, feature] * points[row, feature]
             place *= lines.scale[pair]
             side = 0 if own == i else 1
-            moments[half, pair, side, 0] += 1.0
-            moments[half, pair, side, 1] += place
-            moments[half, pair, side, 2] += place * place
+            moments[half, pair, side, 0] += weight
+            moments[half, pair, side, 1] += weight * place
+            moments[half, pair, side, 2] += weight * place * place
             where = (place - _LOW) / width
             if 0.0 <= where < BINS:
-                histogram[half, pair, int(where)] += 1.0
+                histogram[half, pair, int(where)] += weight
 
 
-def depths(histogram: np.ndarray, moments: np.ndarray, deviations: float = _DEVIATIONS) -> np.ndarray:
+def depths(histogram: np.ndarray, moments: np.ndarray, deviations: float = DEVIATIONS) -> np.ndarray:
     """How deep (p,) the valley of each pair is at least, in nats below the lower of its two peaks."""
     grid = np.concatenate([[0.0], np.geomspace(_SMALLEST_S, _LARGEST_S, _STEPS)])
     return _depths(histogram, moments, grid, 0.5 * deviations**2)
@@ -132,8 +140,8 @@ def _depths(histogram, moments, grid, allowed):
         # A component of equal rows is a needle; it gets some width so that its logarithm is a number.
         spread_a, spread_b = max(spread_a, 1e-3 * widest), max(spread_b, 1e-3 * widest)
         width = (_HIGH - _LOW) / BINS
-        first = max(0, int(math.floor((b - _LOW) / width)))
-        last = min(BINS - 1, int(math.floor((a - _LOW) / width)))
+        first = max(0, int((b - _LOW) / width))
+        last = min(BINS - 1, int((a - _LOW) / width))
         if last - first < 2:
             continue
         log_a, log_b = math.log(upper[0] / spread_a), math.log(lower[0] / spread_b)
