@@ -194,6 +194,7 @@ from dtree.hierarchy.bounds import tree_bounds
 from dtree.hierarchy.exact import log_evidence_by_recursion
 rng = np.random.default_rng(0)
 X = {"real": rng.normal(size=(9, 2)), "binary": rng.integers(0, 2, (9, 2)), "count": rng.poisson(3, (9, 2))}
+X["category"], X["mixed"] = X["binary"], X["real"]
 for family in FAMILIES.values():
     rows = X[family.value_kind].astype(float)
     for prior in (dtree.DirichletProcess(1.0), dtree.GeneralizedGamma(1.0, 0.5, 1.0)):

@@ -24,6 +24,13 @@ from tests.families_of_ones_own import Waiting
 ROWS = {
     "real": np.random.default_rng(0).normal(size=(40, 3)) + np.repeat([[0.0], [9.0]], 20, axis=0),
     "binary": (np.random.default_rng(0).random((40, 3)) < np.repeat([[0.1], [0.9]], 20, axis=0)).astype(float),
+    "category": (np.random.default_rng(0).random((40, 3)) < np.repeat([[0.1], [0.9]], 20, axis=0))
+    * np.array([1.0, 2.0, 3.0]),
+    "mixed": np.where(
+        np.random.default_rng(1).random((40, 3)) < 0.1,
+        np.nan,
+        np.random.default_rng(0).normal(size=(40, 3)) + np.repeat([[0.0], [9.0]], 20, axis=0),
+    ),
     "count": np.random.default_rng(0).poisson(np.repeat([[1.0, 5.0, 2.0], [30.0, 1.0, 9.0]], 20, axis=0)).astype(float),
 }
 CELLS = [(f, m) for f in FAMILIES for m in METHODS if method_named(m).takes(FAMILIES[f])]

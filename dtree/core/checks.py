@@ -127,6 +127,7 @@ def check_rows(
     ...
     ValueError: row 101 holds NaN or infinity in column 0, 1 such value here: remove or impute such rows before fitting
     """
+    X = X.tocsr() if sparse.issparse(X) else np.asarray(X)
     check_finite(X, family, first_row, row_names, column_names)
     if family is not None:
         check_values(X, family, first_row, row_names, column_names)
@@ -149,8 +150,8 @@ def check_finite(
         _complain(X, ~np.isfinite(values), "holds NaN or infinity", _REMEDY, *names)
     elif sparse.issparse(X) or not family.takes_holes:
         remedy = (
-            f"the {family.name} family takes no missing values; choose family='auto' or 'mixed', which does, or "
-            "remove or impute them"
+            f"remove or impute such rows, or choose family='auto' or 'mixed', because the {family.name} family takes "
+            "no missing values"
         )
         _complain(X, ~np.isfinite(values), "holds NaN or infinity", remedy, *names)
     else:

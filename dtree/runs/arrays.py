@@ -29,7 +29,7 @@ _AS_IT_IS: dict[str, Any] = {"compressors": None, "config": {"write_empty_chunks
 _CHUNK_BYTES = 64 << 20
 _LARGEST_HEADER = 256 << 20
 _MOST_FILES = 20_000_000  # a run of 10^12 rows has fewer shards of labels
-_ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+){0,5}")
+_ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+){0,7}")
 
 
 def write_group(folder: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:

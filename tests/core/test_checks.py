@@ -7,13 +7,13 @@ import pytest
 from scipy import sparse
 
 from dtree.core.checks import as_rows, check_rows
-from dtree.core.families import Bernoulli, Gaussian, Poisson
+from dtree.core.families import Bernoulli, Gaussian, Multinomial, Poisson
 from dtree.kmeans import survey
 
 CASES = {
     "NaN": (Gaussian, np.nan, "row 2 holds NaN or infinity in column 1, 1 such value here: remove or impute"),
     "infinity": (Gaussian, -np.inf, "row 2 holds NaN or infinity in column 1"),
-    "NaN among counts": (Poisson, np.nan, "row 2 holds NaN or infinity in column 1"),
+    "NaN among counts": (Multinomial, np.nan, "row 2 holds NaN or infinity in column 1"),
     "too large": (Gaussian, 1e200, r"row 2 holds a value beyond 1e\+150 in column 1"),
     "not binary": (Bernoulli, 2.0, "row 2 is not 0 or 1 in column 1.*the bernoulli family needs zeros and ones"),
     "negative": (Poisson, -1.0, "row 2 is not a whole number of 0 or more in column 1.*Negative values in data"),

@@ -18,7 +18,7 @@ case_ids = [case["name"] for case in CASES]
 
 def rows_for(name: str, rng: np.random.Generator, n: int, d: int = 3) -> np.ndarray:
     match FAMILIES[name].value_kind:
-        case "binary":
+        case "binary" | "category":
             return rng.integers(0, 2, (n, d)).astype(float)
         case "count":
             return rng.poisson(rng.gamma(1.0, 4.0, (1, d)), (n, d)).astype(float)

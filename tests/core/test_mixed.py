@@ -50,12 +50,24 @@ def test_golden_trees(number):
     assert model.score_samples(rows(case, "new")) == pytest.approx(case["log_predictive_tree"], abs=1e-8)
 
 
+def reals(rng, shape):
+    return rng.normal(2.0, 2.0, shape)
+
+
+def codes(rng, shape):
+    return rng.integers(0, 2, shape).astype(float)
+
+
+def counts(rng, shape):
+    return rng.poisson(4.0, shape).astype(float)
+
+
 PLAIN = {
-    "real": (dtree.DiagonalGaussian([0.5, -1.0, 3.0], 0.2, [2.0, 2.5, 2.0], [1.0, 2.0, 0.5]), lambda r, s: r.normal(2, 2, s)),
-    "binary": (dtree.Bernoulli([0.5, 1.0, 2.0], [0.5, 1.5, 1.0]), lambda r, s: r.integers(0, 2, s).astype(float)),
-    "count": (dtree.Poisson([1.0, 2.0, 0.5], [0.5, 0.5, 0.1]), lambda r, s: r.poisson(4.0, s).astype(float)),
-    "category": (dtree.Categorical([[0.5, 1.0], [1.0, 1.0, 1.0], [0.2, 0.3, 0.4, 2.0]]), lambda r, s: r.integers(0, 2, s).astype(float)),
-}  # fmt: skip  # noqa: E501
+    "real": (dtree.DiagonalGaussian([0.5, -1.0, 3.0], 0.2, [2.0, 2.5, 2.0], [1.0, 2.0, 0.5]), reals),
+    "binary": (dtree.Bernoulli([0.5, 1.0, 2.0], [0.5, 1.5, 1.0]), codes),
+    "count": (dtree.Poisson([1.0, 2.0, 0.5], [0.5, 0.5, 0.1]), counts),
+    "category": (dtree.Categorical([[0.5, 1.0], [1.0, 1.0, 1.0], [0.2, 0.3, 0.4, 2.0]]), codes),
+}
 
 
 @pytest.mark.parametrize("kind", PLAIN)
@@ -83,8 +95,6 @@ def test_missing_values_drop_out_column_by_column(kind):
     for j in range(3):
         held = X[~np.isnan(X[:, j]), j]
         filled = np.column_stack([held if i == j else np.zeros(len(held)) for i in range(3)])
-        parts = [part[:, j : j + 1] if kind != "category" else part for part in plain.parts_of_rows(filled)]
-        assert len(parts) >= 2
         zeros = filled.copy()
         zeros[:, j] = np.nan
         each.append(plain.log_marginal(filled) - plain.log_marginal(zeros))
@@ -123,7 +133,7 @@ def test_a_full_gaussian_block_among_the_others():
     model = dtree.BHC(mixed, dtree.DirichletProcess(1.0)).fit(X)
     assert model.n_clusters_ == 2
     X[4, 1] = np.nan
-    with pytest.raises(ValueError, match="column 1.*Gaussian block"):
+    with pytest.raises(ValueError, match=r"column 1.*Gaussian block"):
         dtree.BHC(mixed).fit(X)
 
 
@@ -136,7 +146,9 @@ def test_gradients_and_coefficients_are_derivatives(weight):
     numeric = []
     for k in range(theta.size):
         shift = step * (np.arange(theta.size) == k)
-        up, down = (weights @ mixed.with_free_parameters(theta + s).log_marginal_of(statistics) for s in (shift, -shift))
+        up, down = (
+            weights @ mixed.with_free_parameters(theta + s).log_marginal_of(statistics) for s in (shift, -shift)
+        )
         numeric.append((up - down) / (2 * step))
     assert mixed.gradient(statistics, weights) == pytest.approx(numeric, rel=1e-5, abs=1e-5)
     numeric = slopes(mixed.soft_log_marginal_of, statistics)
@@ -147,24 +159,18 @@ def test_gradients_and_coefficients_are_derivatives(weight):
 
 
 def test_refined_hyperparameters_are_no_worse_and_know_no_units():
-    X, columns = table(), np.arange(5)
-    moments = moments_of(X, False, kinds=KINDS)
-    mixed = dtree.Mixed.defaults(moments, 0.2)
-    clusters = [X[:30], X[30:], X]
+    X = table()
     weights = np.array([1.0, 1.0, 0.1])
 
     def refined(X: np.ndarray) -> tuple[Family, float]:
         start = dtree.Mixed.defaults(moments_of(X, False, kinds=KINDS), 0.2)
-        statistics = np.stack([start.statistics(X[part]).sum(axis=0) for part in (slice(0, 30), slice(30, 60), columns)])
-        statistics[2] = start.statistics(X).sum(axis=0)
+        statistics = np.stack([start.statistics(part).sum(axis=0) for part in (X[:30], X[30:], X)])
         better = start.refined(statistics, weights)
         gain = weights @ (better.log_marginal_of(statistics) - start.log_marginal_of(statistics))
         return better, float(gain)
 
     better, gain = refined(X)
     assert gain > 0.0
-    assert len(clusters) == 3
-    assert mixed.n_features == 5
     other = X.copy()
     other[:, 0] = 1000.0 * X[:, 0] - 7.0
     scaled, same = refined(other)
@@ -206,7 +212,7 @@ def test_bad_families_get_one_sentence():
         dtree.Categorical([])
     X = table()
     for name in ("gaussian", dtree.Gaussian(np.zeros(5), 0.1, 7.0, np.eye(5))):
-        with pytest.raises(ValueError, match=r"column \d.*gaussian family takes no missing values.*mixed"):
+        with pytest.raises(ValueError, match=r"column \d.*mixed.*gaussian family takes no missing values"):
             dtree.BHC(name).fit(X)
     with pytest.raises(ValueError, match="multinomial family takes no missing values"):
         dtree.BHC("multinomial").fit(X)

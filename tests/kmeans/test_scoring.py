@@ -7,12 +7,12 @@ import pytest
 from scipy import sparse
 
 from dtree.core.families import Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
+from dtree.core.lanes import LANES, log_of_lanes
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.kmeans.greedy import sum_by_label
 from dtree.kmeans.scoring import Scorer
 from dtree.kmeans.scoring.any_family import assign_atoms, atom_tables
-from dtree.core.lanes import LANES, log_of_lanes
 from tests.naive.kmeans import frozen_gains, log_marginal_of_rows
 
 

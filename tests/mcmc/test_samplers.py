@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtree.core.families import Bernoulli, DiagonalGaussian, Family, Gaussian, Multinomial, Poisson
+from dtree.core.families import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Family,
+    Gaussian,
+    Mixed,
+    Multinomial,
+    Poisson,
+)
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma, Prior
 from dtree.mcmc.problem import Problem
@@ -106,6 +115,10 @@ FAMILIES: list[tuple[Family, np.ndarray]] = [
     (Bernoulli([0.5, 0.5, 1.0], [0.5, 1.0, 1.0]), np.array([[1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 0]])),
     (Multinomial([0.5, 0.5, 0.5], True), np.array([[3, 0, 1], [2, 1, 0], [0, 2, 2], [0, 0, 0]])),
     (Poisson([1.0, 2.0], [0.5, 0.5]), np.array([[1, 4], [0, 5], [6, 2], [3, 3]])),
+    (
+        Mixed([(DiagonalGaussian([0.0], 0.3, 2.0, [1.0]), [0]), (Categorical([[0.5, 0.5, 0.5]]), [1])]),
+        np.array([[0.1, 0.0], [np.nan, 0.0], [2.5, np.nan], [2.0, 2.0]]),
+    ),
 ]
 
 

@@ -9,7 +9,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from dtree.core.families import FAMILIES, Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
+from dtree.core.families import (
+    FAMILIES,
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Gaussian,
+    Mixed,
+    Multinomial,
+    Poisson,
+)
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.core.tree import Tree
@@ -57,6 +66,8 @@ FAMILY_EXAMPLES = [
     Bernoulli([0.1, 0.2], [0.3, 1 / 7]),
     Multinomial([0.1, 1 / 3], coefficient=True),
     Poisson([0.1, 0.2], [0.3, 1 / 7]),
+    Categorical([[0.1, 1 / 3, 2.0], [1 / 7, 0.2]]),
+    Mixed([(Categorical([[0.1, 1 / 3]]), [1], 0.3), (Gaussian([0.1], 0.7, 4.5, [[2 / 3]]), [0])]),
 ]
 
 

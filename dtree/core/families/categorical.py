@@ -28,6 +28,7 @@ class Categorical(PerColumn):
     ----------
     concentration : one vector for each column, the Dirichlet prior over its levels 0, 1, ...; give one entry more than
         there are levels to leave room for levels that training rows do not have.
+    levels : (d,) how many entries of `concentration` belong to each column, when it is one vector for all of them.
 
     >>> family = Categorical([[1.0, 1.0, 1.0], [0.5, 0.5]])
     >>> round(family.log_marginal([[0, 1], [0, 0], [2, np.nan]]), 6)
@@ -35,21 +36,31 @@ class Categorical(PerColumn):
     """
 
     concentration: Any
+    levels: Any = None
 
     name: ClassVar[str] = "categorical"
     value_kind: ClassVar[str] = "category"
 
     def __post_init__(self) -> None:
-        columns = [np.ascontiguousarray(np.atleast_1d(np.asarray(one, float))) for one in self.concentration]
+        given = self.concentration
+        if self.levels is not None:
+            sizes = np.atleast_1d(np.asarray(self.levels, dtype=np.int64))
+            if np.ndim(given) != 1 or sizes.ndim != 1 or np.any(sizes < 1) or sizes.sum() != len(given):
+                raise ValueError("levels must say how many entries of concentration belong to each column")
+            given = np.split(np.asarray(given, dtype=np.float64), np.cumsum(sizes)[:-1])
+        columns = [np.ascontiguousarray(np.atleast_1d(np.asarray(one, float))) for one in given]
         if not columns or any(one.ndim != 1 or one.size == 0 for one in columns):
             raise ValueError("concentration must hold one vector for each column, with one entry for each level")
         for j, one in enumerate(columns):
             require_positive(one, f"the concentration of column {j}")
         object.__setattr__(self, "concentration", columns)
-        sizes = np.array([one.size for one in columns])
-        object.__setattr__(self, "first", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+        object.__setattr__(self, "levels", np.array([one.size for one in columns]))
+        object.__setattr__(self, "first", np.concatenate([[0], np.cumsum(self.levels)]).astype(np.int64))
 
     first: ClassVar[np.ndarray]  # (d + 1,) the first cell of each column among the cells of all
+
+    def parameters(self) -> dict[str, Any]:
+        return {"concentration": self._flat, "levels": self.levels}
 
     @property
     def n_features(self) -> int:

@@ -95,10 +95,10 @@ def _cell_columns(family, statistics):
         count = statistics[family.column_at[COUNT, c]]
         if count != 0.0:
             total -= _ratio(family.column_at, family.column, family.pool, c, count)
-            for v in range(family.column_at[FIRST, c], family.column_at[END, c]):
-                held = statistics[family.cell_at[PLACE, v]]
-                if held != 0.0:
-                    total += _ratio(family.cell_at, family.cell, family.pool, v, held)
+        for v in range(family.column_at[FIRST, c], family.column_at[END, c]):
+            held = statistics[family.cell_at[PLACE, v]]
+            if held != 0.0:
+                total += _ratio(family.cell_at, family.cell, family.pool, v, held)
     return total
 
 
