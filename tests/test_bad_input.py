@@ -179,7 +179,7 @@ def fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "good.csv").write_text(
         "name,a,b,kind\n" + "".join(f"r{i},{a},{b},k{i % 2}\n" for i, (a, b) in enumerate(GOOD))
     )
-    (folder / "text.csv").write_text("a,b\n1,x\n2,y\n3,y\n")
+    (folder / "text.csv").write_text("a,b\n1,4\n2,5\nx,6\n")
     (folder / "narrow.csv").write_text("a\n1\n2\n")
     (folder / "damaged.npy").write_bytes(b"\x93NUMPY nonsense")
     np.save(folder / "objects.npy", np.array([[1, None]], dtype=object))
@@ -202,7 +202,7 @@ BAD_COMMANDS: dict[str, tuple[str, str]] = {
     "unknown ending": ("fit run.txt --out new.zarr", "unknown ending"),
     "damaged data": ("fit damaged.npy --out new.zarr", "cannot be read"),
     "objects": ("fit objects.npy --out new.zarr", "holds Python objects"),
-    "text": ("fit text.csv --out new.zarr", "the column 'b' holds text"),
+    "text": ("fit text.csv --out new.zarr", "the column 'a' holds text"),
     "a folder for data": ("fit . --out new.zarr", "unknown ending"),
     "no such labels": ("fit good.csv --labels-column species --out new.zarr", "has no column 'species'"),
     "existing output": ("fit good.csv --labels-column kind --out run.zarr", "already holds a run"),

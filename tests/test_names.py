@@ -74,9 +74,9 @@ def test_names_in_a_frame_reach_picture_run_and_report(tmp_path: Path) -> None:
 
 
 def test_a_missing_value_is_found_by_its_names() -> None:
-    frame = pandas.DataFrame({"length": [1.0, 2.0], "width": [3.0, np.nan]}, index=["ash", "box"])
+    frame = pandas.DataFrame({"length": [1.0, 2.0, 4.0], "width": [3.0, np.nan, 5.0]}, index=["ash", "box", "elm"])
     with pytest.raises(ValueError, match=r"row 1 \('box'\) holds NaN.* in column 1 \('width'\), 1 such value"):
-        dtree.BHC().fit(frame)
+        dtree.BHC("gaussian").fit(frame)
 
 
 def test_info_rounds_the_model(tmp_path: Path) -> None:

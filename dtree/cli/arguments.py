@@ -13,6 +13,27 @@ RUN = Annotated[Path, typer.Argument(help="A run that dtree made.")]
 OUT = Annotated[Path, typer.Option("--out", help="The run to make, by custom NAME.zarr.")]
 SEED = Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same answer on any number of workers.")]
 OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
+COLUMN = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column", metavar="NAME=KIND",
+        help="What a column of a table is: real, count, binary, category, or skip to leave it out; may be repeated.",
+    ),
+]  # fmt: skip
 LABELS_COLUMN = Annotated[
     str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
 ]
+
+
+def columns_said(words: list[str] | None) -> dict[str, str] | None:
+    """What `--column` says, by name.
+
+    >>> columns_said(["zip=category", "id=skip"])
+    {'zip': 'category', 'id': 'skip'}
+    """
+    if not words:
+        return None
+    for word in words:
+        if "=" not in word:
+            raise ValueError(f"--column must look like zip=category, got '{word}'")
+    return dict(word.rsplit("=", 1) for word in words)

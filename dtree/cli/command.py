@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from dtree.cli.arguments import DATA, LABELS_COLUMN, OUT, OVERWRITE, SEED
+from dtree.cli.arguments import COLUMN, DATA, LABELS_COLUMN, OUT, OVERWRITE, SEED, columns_said
 from dtree.cli.cluster import Cluster, cluster_options, stopped
 from dtree.cli.console import say, with_exit_codes
 from dtree.methods import method_named
@@ -44,6 +44,7 @@ def fitting_command(
         *(_parameter(name, _annotation(option), _default(option)) for name, option in fields.items()),
         _parameter("seed", SEED, 0),
         _parameter("labels_column", LABELS_COLUMN, None),
+        _parameter("column", COLUMN, None),
         _parameter("overwrite", OVERWRITE, False),
         inspect.Parameter("cluster", inspect.Parameter.KEYWORD_ONLY, annotation=Cluster),
     ]
@@ -62,20 +63,27 @@ class Words(NamedTuple):
     labels_column: str | None
     overwrite: bool
     cluster: Cluster
+    column: list[str] | None = None
 
 
 def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[str, Any], words: Words) -> None:
     """The body of every fitting command: open, choose, drive, describe."""
-    from dtree.cli.describe import describe, purity_line
+    from dtree.cli.describe import describe, describe_table, purity_line
     from dtree.data import open_source
     from dtree.runs.run import begin_at, is_run
 
     begin_at(words.out, words.overwrite)  # whether a run can be made there, before anything costs time
     source: Any = words.data
+    columns = columns_said(words.column)
     if not is_run(words.data):
-        source = open_source(words.data, labels_column=words.labels_column)
+        source = open_source(words.data, labels_column=words.labels_column, columns=columns)
+    elif columns:
+        raise ValueError(f"{words.data} is a run, whose columns are known: leave out --column")
     method = method_named(methods[0] if choose is None else choose(source, given, words.cluster))
     settings = settings_for(method, given)
+    if not isinstance(source, str) and (source.beside.is_coded or source.left_out or columns):
+        # Before anything costs time: it may not be what was meant.
+        describe_table(source.kinds, source.left_out, words.data)
     rows = 0 if isinstance(source, str) else source.shape[0]
     from dtree.engine.drive import Given, Place, drive
 

@@ -3,9 +3,11 @@
 from typing import Any
 
 from dtree.cli.console import in_words, out, printable, say
+from dtree.core.columns import share, values_of
 
 _MOST_CLUSTERS_SHOWN = 15
 _MOST_FEATURES_SHOWN = 6
+_MOST_COLUMNS_SHOWN = 30
 
 
 def describe(run: Any, in_full: bool = False) -> None:
@@ -64,6 +66,8 @@ def _describe_columns(run: Any) -> None:
     header = run.header
     if header.feature_names:
         say(f"features: {listed(header.feature_names)}")
+    if header.kinds:
+        describe_table(header.kinds, header.left_out, header.data)
     if header.labels_column:
         say(f"column of labels, left out: {header.labels_column}")
     if not header.done:
@@ -73,6 +77,26 @@ def _describe_columns(run: Any) -> None:
     if left_out.size:
         which = f": {listed([header.feature_names[column] for column in left_out])}" if header.feature_names else ""
         say(f"{left_out.size} constant column{'s' if left_out.size > 1 else ''} left out{which}")
+
+
+def describe_table(kinds: Any, left_out: Any, data: str = "") -> None:
+    """What the columns of a table were taken for, and which are no features, each with the reason."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("column", "kind", "values", "missing", "why", box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for column in kinds[:_MOST_COLUMNS_SHOWN]:
+        shown = (column.name, column.kind, values_of(column), share(column.missing), column.reason)
+        table.add_row(*(Text(printable(text)) for text in shown))
+    out().print(table)
+    if len(kinds) > _MOST_COLUMNS_SHOWN:
+        say(f"and {len(kinds) - _MOST_COLUMNS_SHOWN} more columns")
+    for name, reason in left_out[:_MOST_COLUMNS_SHOWN]:
+        say(f"left out: {name} ({reason})")
+    if len(left_out) > _MOST_COLUMNS_SHOWN:
+        say(f"and {len(left_out) - _MOST_COLUMNS_SHOWN} more columns left out")
+    if any(column.missing for column in kinds) and data.endswith(".csv"):
+        say("missing are empty fields and NA, N/A, NaN, null, none and ?")
 
 
 def _print_clusters(run: Any, facts: Any) -> None:

@@ -40,8 +40,7 @@ def command(
     opened.require_done()
     header = opened.header
     leave_out = [name for name in (labels_column, header.labels_column) if name]
-    source = open_source(data, leave_out=leave_out)
-    source = source.with_columns_of(tuple(header.feature_names or ()), header.n_features)
+    source = open_source(data, leave_out=leave_out, known=header.kinds).with_columns_of(*header.features)
     method = method_named(header.method, opened.location)
     if out_.suffix == ".zarr":
         from dtree.engine.predict import predict_into

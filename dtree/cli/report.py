@@ -42,8 +42,9 @@ def _rows(run: Path, data: str, labels_column: str | None) -> Any:
     from dtree.data import in_memory, open_source
     from dtree.runs.run import Run
 
-    leave_out = [name for name in (labels_column, Run.open(run).header.labels_column) if name]
-    return in_memory(open_source(data, leave_out=leave_out))
+    header = Run.open(run).header
+    leave_out = [name for name in (labels_column, header.labels_column) if name]
+    return in_memory(open_source(data, leave_out=leave_out, known=header.kinds))
 
 
 def _shape(text: str | None) -> tuple[int, int] | None:

@@ -4,41 +4,53 @@
 | --- | --- | --- |
 | `.npy` | the array | |
 | `.npz` | `X` (or `file.npz:name`), or the parts of a sparse matrix | `feature_names`, `row_names` |
-| `.csv` | every numeric column | the header; a text column called id or name, or the first one |
-| `.parquet` | every numeric column; a folder of such files too, whatever it is called | the columns; likewise |
+| `.csv` | the columns, each of its kind (`kinds`) | the header; a text column called id or name, or the first one |
+| `.parquet` | likewise; a folder of such files too, whatever it is called | the columns; likewise |
 | `.zarr` | the array, or `X` (or `folder.zarr:name`) of a group, dense or sparse | attributes called like that |
 
-A csv file has a header unless its first line is all numbers (0, 1, 2, ... above fractions is a header too); commas,
-semicolons and tabs are understood. Nothing is ever unpickled. Whatever is wrong with a file, the caller gets one
-sentence (`ValueError`) that says what and what to do about it.
+A csv file has a header unless its first line is all numbers (0, 1, 2, ... above fractions is a header too) or most of
+its words stand again below it; commas, semicolons and tabs are understood. Nothing is ever unpickled. Whatever is wrong
+with a file, the caller gets one sentence (`ValueError`) that says what and what to do about it.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dtree.core.columns import Column
 from dtree.core.names import Named
 from dtree.data.formats import FORMATS, memory, parquet, zarr
 from dtree.data.sentences import one_sentence, require_table
 from dtree.data.source import Choice, Source
+from dtree.data.tables import as_choice
 
 ENDINGS = tuple(f".{kind}" for kind in FORMATS if kind != "memory")
 
 
-def open_source(data: Any, *, labels_column: str | None = None, leave_out: Sequence[str] = ()) -> Source:
+def open_source(
+    data: Any,
+    *,
+    labels_column: str | None = None,
+    leave_out: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    known: Sequence[Column] = (),
+) -> Source:
     """The rows of `data`; what is wrong with them as a whole is told now, in one sentence.
 
     Parameters
     ----------
     data : a path with one of the known endings (`file.npz:name` picks an array by name), an array, a sparse matrix, a
-        pandas frame, an AnnData-like object, or a source, which comes back as it is.
+        data frame (pandas, Polars, Arrow), an AnnData-like object, or a source, which comes back as it is.
     labels_column : the column (a name, or a number from 0; in an `.npz` or `.zarr` also another array) that holds known
         labels: it is kept apart from the features.
     leave_out : names of further columns that are not features, if the data have them.
+    columns : what some columns of a table are, such as `{"zip": "category", "id": "skip"}`: real, count, binary,
+        category, or skip to leave one out. The others are found from the data.
+    known : the columns of an earlier fit (its `Source.kinds`), with whose levels a table is then read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +62,7 @@ def open_source(data: Any, *, labels_column: str | None = None, leave_out: Seque
     """
     if isinstance(data, Source):
         return data
-    choice = Choice(None, labels_column, tuple(leave_out))
+    choice = Choice(None, labels_column, tuple(leave_out), as_choice(columns), tuple(known))
     if not isinstance(data, str | os.PathLike):
         return memory.opened(data, choice)
     path, array = split_array_name(os.fspath(data))

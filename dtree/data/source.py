@@ -12,34 +12,45 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
+from dtree.core.columns import Column, check_columns
 from dtree.core.memory import require_memory
 from dtree.data.sentences import MOST_COLUMNS, MOST_ROWS, listed, one_line
 
-RECORDED = ("kind", "path", "shape", "dtype", "step", "columns", "picked")
+RECORDED = ("kind", "path", "shape", "dtype", "step", "columns", "picked", "kinds")
 _MOST_NAMES = 1_000_000  # names of more rows are read by nobody and would fill the header of a run
 
 
 class Choice(NamedTuple):
-    """What the caller wants of the data: an array of several, a column of labels, columns that are not features."""
+    """What the caller wants of the data: an array of several, a column of labels, columns that are not features.
+
+    columns : what some columns are, by name: a kind, or "skip". known : the features and levels of an earlier fit, by
+        which these rows are to be read.
+    """
 
     array: str | None = None
     labels_column: str | None = None
     leave_out: tuple[str, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+    known: tuple[Column, ...] = ()
 
 
 class Beside(NamedTuple):
     """Where the data hold what is not a feature, in the words of their format.
 
     labels, row_names : the place or name of a column, or another array. array : the one that holds the rows.
-    details : what the format found out when it opened the data.
+    details : what the format found out when it opened the data. table : a data frame that the rows were taken from.
+    is_coded : whether text, dates or gaps became numbers, or columns were left out for what they hold.
     """
 
     labels: Any = None
     row_names: Any = None
     array: str | None = None
     details: Any = None
+    table: Any = None
+    is_coded: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,8 @@ class Source:
     kind : the format, "memory" for rows in memory. path : of the file, absolute. shape : (n, d). dtype : of the values.
     step : reading is cheapest in multiples of so many rows. columns : names (d,) of the features, () if there are none.
     picked : (d,) the columns of the file that are the features, in order; () for all of them.
+    kinds : (d,) what the columns of a table hold, () when nothing is known. left_out : names of its columns that are no
+        features, each with the reason.
     name : what to call the data, the path as it was given. is_sparse : whether `read` gives CSR rows.
     """
 
@@ -59,10 +72,12 @@ class Source:
     step: int = 1
     columns: tuple[str, ...] = ()
     picked: tuple[int, ...] = ()
+    kinds: tuple[Column, ...] = ()
     # What follows is not written into a run's header.
     name: str = field(default="", compare=False, repr=False)
     is_sparse: bool = field(default=False, compare=False, repr=False)
     beside: Beside = field(default=Beside(), compare=False, repr=False)
+    left_out: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     # The same rows with the columns that were left out by their number, what they were copied from, what was read once.
     wider: Source | None = field(default=None, compare=False, repr=False)
     original: Source | None = field(default=None, compare=False, repr=False)
@@ -157,14 +172,17 @@ class Source:
     def pick(self, columns: Sequence[int]) -> Source:
         """The same rows with only the features in these places, in this order."""
         names = tuple(self.columns[place] for place in columns) if self.columns else ()
+        kinds = tuple(self.kinds[place] for place in columns) if self.kinds else ()
         shape = (self.shape[0], len(columns))
         if self.kind == "parquet":  # which reads columns by name
-            return replace(self, shape=shape, columns=names)
+            return replace(self, shape=shape, columns=names, kinds=kinds)
         picked = tuple(int(self.picked[place] if self.picked else place) for place in columns)
-        return replace(self, shape=shape, columns=names, picked=picked)
+        return replace(self, shape=shape, columns=names, picked=picked, kinds=kinds)
 
-    def with_columns_of(self, names: Sequence[str], n_features: int) -> Source:
+    def with_columns_of(self, names: Sequence[str], n_features: int, kinds: Sequence[Column] = ()) -> Source:
         """The features in the order in which a model learned them: by name where both have names, else as many.
+
+        kinds : (d,) of the columns that the model learned from; a table is then read with their levels.
 
         A column of labels that is known only by its number was left out when these rows were opened. If they have too
         few columns without it, they hold no labels and it is a feature after all.
@@ -173,6 +191,10 @@ class Source:
         >>> new.with_columns_of(("a", "b"), 2).picked
         (2, 0)
         """
+        same = tuple(kinds) == self.kinds
+        return (self if same else self._read_as(tuple(kinds), names))._in_order(names, n_features)
+
+    def _in_order(self, names: Sequence[str], n_features: int) -> Source:
         if self.columns and names:
             missing = [name for name in names if name not in self.columns]
             if missing:
@@ -181,10 +203,37 @@ class Source:
                 return self
             return self.pick([self.columns.index(name) for name in names])
         if self.shape[1] < n_features and self.wider is not None:
-            return self.wider.with_columns_of(names, n_features)
+            return self.wider._in_order(names, n_features)
         if self.shape[1] != n_features:
             raise ValueError(f"the rows have {self.shape[1]} columns but the run was fitted on {n_features}")
         return self
+
+    def _read_as(self, kinds: tuple[Column, ...], names: Sequence[str]) -> Source:
+        """The same rows read with the levels of a fit; where it learned from an array of numbers, as numbers."""
+        if self.original is not None:
+            return self.original._read_as(kinds, names)
+        words = listed([column.name for column in kinds or self.kinds if column.kind == "category"])
+        if not self.kinds:
+            if any(column.kind == "category" for column in kinds):
+                raise ValueError(
+                    f"the run was fitted on a table with categories ({words}): give new rows as a table too, with the "
+                    "same columns, since an array of numbers does not say which level is meant"
+                )
+            return self
+        if not kinds:
+            if not self.beside.is_coded:
+                return self
+            if not names and any(column.kind == "category" for column in self.kinds):
+                raise ValueError(
+                    f"the run was fitted on an array of numbers, but {self.name} holds text ({words}): leave it out"
+                )
+            if not names:
+                return self
+            kinds = tuple(Column(name, "real") for name in names)
+        again = self._format.opened(
+            self.beside.table if self.kind == "memory" else Path(self.path), Choice(known=kinds)
+        )
+        return replace(again, name=self.name, beside=again.beside._replace(labels=self.beside.labels))
 
     # On disk --------------------------------------------------------------------------------------------------------
 
@@ -194,7 +243,8 @@ class Source:
             return self
         Path(folder).mkdir(parents=True, exist_ok=True)
         whole = self if self.wider is None else self.wider
-        copy = replace(self._format.stage(whole, Path(folder)), name=self.name, original=self)
+        copy = self._format.stage(whole, Path(folder))
+        copy = replace(copy, name=self.name, original=self, kinds=whole.kinds, left_out=self.left_out)
         if whole is self:
             return copy
         places = [whole.picked.index(column) if whole.picked else column for column in self.picked]
@@ -205,7 +255,7 @@ class Source:
         if self.kind not in _recorded_kinds():
             raise ValueError(f"{self.name or 'the data'} must be staged before a run can remember where they are")
         values = {name: getattr(self, name) for name in RECORDED}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return msgspec.to_builtins({name: list(v) if isinstance(v, tuple) else v for name, v in values.items()})
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Source:
@@ -217,6 +267,7 @@ class Source:
         """
         check_record(record)
         lists = {name: tuple(record.get(name, ())) for name in ("shape", "columns", "picked")}
+        lists["kinds"] = msgspec.convert(record.get("kinds", ()), tuple[Column, ...])
         return cls(**{**record, **lists}, name=record["path"], is_sparse=record["kind"].endswith("-csr"))
 
 
@@ -246,6 +297,10 @@ def check_record(record: Any) -> None:
     require(named, "the columns of its source are not names")
     places = isinstance(picked, list) and all(_is_whole(column, 0, MOST_COLUMNS) for column in picked)
     require(places and len(picked) in (0, shape[1]), "the columns picked from its source are not one a feature")
+    try:
+        check_columns(msgspec.convert(record.get("kinds", []), list[Column]), shape[1], columns)
+    except (msgspec.ValidationError, ValueError) as problem:
+        raise ValueError(f"the columns of its source are not described: {str(problem).replace('`', chr(39))}") from None
     require(set(record) <= set(RECORDED), "its source says more than dtree ever writes")
     require(
         isinstance(place, str) and "\0" not in place and os.path.isabs(place) and os.path.normpath(place) == place,

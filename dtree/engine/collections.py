@@ -9,6 +9,7 @@ import dask.array
 import numpy as np
 import zarr
 from distributed import Client
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from dtree.core.names import require_distinct
 from dtree.data import Source
@@ -23,6 +24,12 @@ def stage_collection(data: Any, folder: str | os.PathLike[str], client: Client |
     """The rows of a Dask array or dataframe in `folder/rows.zarr`; unknown chunk sizes are found out first."""
     names = [str(name) for name in data.columns] if hasattr(data, "columns") else None
     require_distinct(names or (), "the Dask dataframe")
+    for name, kind in zip(names or (), getattr(data, "dtypes", ())):
+        if not (is_numeric_dtype(kind) or is_bool_dtype(kind)):
+            raise ValueError(
+                f"the Dask dataframe: the column '{name}' does not hold numbers; write it with to_parquet and give the "
+                "folder, whose categories are known on all workers, or drop the column"
+            )
     compute = client.compute if client is not None else None
     if hasattr(data, "to_dask_array"):
         lengths = data.map_partitions(len)

@@ -40,6 +40,7 @@ class Given(NamedTuple):
 
     data: Any  # a path, an array, a sparse matrix, a frame, a Dask collection, or a source that is open already
     labels_column: str | None = None  # not a feature; the run remembers it
+    columns: Mapping[str, str] | None = None  # what some columns of a table are, by name; the others are found out
     weight: np.ndarray | None = None  # (n,) for rows in this process
     reduction: Any = None  # instead of data: what has the `statistics`, `model` and `columns` of clusters as leaves
     chunk_bytes: int | None = None  # of a chunk as float64
@@ -165,11 +166,13 @@ def _begin(
     elif isinstance(given.data, str | os.PathLike) and is_run(given.data):
         source, reduction = _clusters_of(given.data, method)
     elif isinstance(store, FolderStore):
-        source = open_rows(given.data, store.path / "staged", place.client, labels_column=given.labels_column)
+        staged = store.path / "staged"
+        source = open_rows(given.data, staged, place.client, labels_column=given.labels_column, columns=given.columns)
     else:
-        source = open_source(given.data, labels_column=given.labels_column)
+        source = open_source(given.data, labels_column=given.labels_column, columns=given.columns)
     if given.weight is not None and method.in_passes and not store.in_memory:
         raise ValueError("sample_weight works for arrays in this process only: leave out client, out and paths")
+    _refuse_categories(source, method)
     n, d = source.shape
     chunk_rows = n
     if reduction is None:
@@ -187,6 +190,8 @@ def _begin(
         chunk_rows=chunk_rows,
         labels_column=given.labels_column,
         feature_names=list(source.columns) or None,
+        kinds=list(source.kinds),
+        left_out=list(source.left_out),
         row_names=None if names is None else list(names),
         notes=dict(given.notes),
     )
@@ -202,6 +207,16 @@ def _begin(
     return job, run
 
 
+def _refuse_categories(source: Any, method: Method) -> None:
+    """One sentence when a method without families, which knows numbers only, gets the codes of a category."""
+    words = [column.name for column in source.kinds if column.kind == "category"]
+    if words and not hasattr(method.Settings, "family"):
+        raise ValueError(
+            f"{source.name}: {method.name} takes numbers, and the column '{words[0]}' is a category: leave it out "
+            f"(--column '{words[0]}=skip', or columns={{'{words[0]}': 'skip'}})"
+        )
+
+
 def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, Any]:
     """The clusters of a finished Bayes-K-means run as the leaves of another method."""
     run = Run.open(path)
@@ -214,7 +229,8 @@ def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, 
         raise ValueError(f"{path} is a run of '{made_by.name}', which has no clusters to work on: use 'dtree fit'")
     fitted, header = checked_fitted(run), run.header
     shape = (fitted.statistics.shape[0], header.n_features)
-    return Leaves(shape, tuple(header.feature_names or ()), str(path)), fitted
+    left_out = tuple(header.left_out)
+    return Leaves(shape, tuple(header.feature_names or ()), str(path), tuple(header.kinds), left_out), fitted
 
 
 def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:

@@ -47,8 +47,7 @@ def predict_into(
     target = Path(out).resolve()
     check_target(target, overwrite)
     with tempfile.TemporaryDirectory(dir=opened.path, prefix=".predicting-") as staging:
-        source = open_rows(data, staging, client, leave_out=names)
-        source = source.with_columns_of(tuple(header.feature_names or ()), header.n_features)
+        source = open_rows(data, staging, client, leave_out=names, features=header.features)
         n = source.shape[0]
         most = method_named(header.method).predict_rows
         rows = min(chunk_rows_for(source, worker_memory(client)), n, most)

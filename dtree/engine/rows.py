@@ -1,13 +1,15 @@
 """The rows of a run, on disk where every worker can read them by ranges."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dtree.core.columns import Column
 from dtree.data import Source, open_source
 from dtree.data.columns import features_only
 from dtree.data.source import Choice
+from dtree.data.tables import as_choice
 
 
 def open_rows(
@@ -17,8 +19,12 @@ def open_rows(
     *,
     labels_column: str | None = None,
     leave_out: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    features: tuple[Sequence[str], int, Sequence[Column]] | None = None,
 ) -> Source:
     """The rows of `data`, a Dask collection or whatever `dtree.data.open_source` takes; copies go into `folder`.
+
+    features : names, number and kinds of those that a model learned: the rows are then read as that model knows them.
 
     >>> import tempfile
     >>> import numpy as np
@@ -28,10 +34,12 @@ def open_rows(
     ('npy', (3, 2), [[2.0, 3.0], [4.0, 5.0]])
     """
     if not hasattr(data, "dask"):
-        return open_source(data, labels_column=labels_column, leave_out=leave_out).staged(folder)
+        known = () if features is None else features[2]
+        source = open_source(data, labels_column=labels_column, leave_out=leave_out, columns=columns, known=known)
+        return (source if features is None else source.with_columns_of(*features)).staged(folder)
     from dtree.engine.collections import stage_collection  # which loads dask
 
-    source = features_only(
-        stage_collection(data, folder, client), Choice(None, labels_column, tuple(leave_out)), "the data"
-    )
-    return replace(source, name="a Dask collection")
+    choice = Choice(None, labels_column, tuple(leave_out), as_choice(columns))
+    source = features_only(stage_collection(data, folder, client), choice, "the data")
+    source = replace(source, name="a Dask collection")
+    return source if features is None else source.with_columns_of(*features)

@@ -3,15 +3,18 @@
 import inspect
 import os
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from dtree.core.columns import Column
 from dtree.core.families import AUTO, expected
 from dtree.core.names import Named
 from dtree.data import Source, in_memory, open_source
+from dtree.data.frames import framed_array, has_words, is_frame
 from dtree.estimators.rows import checked_rows
 from dtree.methods import method_named
 from dtree.methods.contract import seed_of as seed_of
@@ -32,6 +35,8 @@ class Estimator(BaseEstimator):
 
     _method_name: ClassVar[str]
     _old_names: ClassVar[dict[str, str]] = {}  # parameters of the last version and what they are called now
+    kinds_: tuple[Column, ...] = ()  # what the columns of a table were taken for
+    left_out_: tuple[tuple[str, str], ...] = ()  # columns that are no features, each with the reason
 
     def _keep(self, given: dict[str, Any]) -> None:
         """Store the parameters of a constructor, its `locals()`, each under its own name as scikit-learn wants."""
@@ -69,19 +74,34 @@ class Estimator(BaseEstimator):
         place = Place(getattr(self, "out", None), client=getattr(self, "client", None))
         if sample_weight is not None and is_elsewhere(X) and self._method.in_passes:
             raise ValueError("sample_weight works for arrays in this process only: leave out client, out and paths")
+        columns = getattr(self, "columns", None)
         data = X if is_elsewhere(X) else self._checked_source(X)
         progress = getattr(self, "progress", None)
         number = self.random_state if isinstance(self.random_state, int | np.integer) else None
-        given = Given(data, weight=sample_weight, random_state=None if number is None else int(number))
+        number = None if number is None else int(number)
+        given = Given(data, columns=columns, weight=sample_weight, random_state=number)
         run = drive(self._method, settings, given, place, self._method.seed_of(self.random_state), progress)
         self._become(run)
         return self
 
     def _checked_source(self, X: Any) -> Any:
-        """Rows in memory, checked for the family, their names remembered."""
+        """Rows in memory, checked for the family, their names and the kinds of their columns remembered."""
+        X, kinds, left_out = self._table(X)
         rows = self._validated(X, reset=True)
         names = getattr(self, "row_names_", None), getattr(self, "feature_names_in_", None)
-        return open_source(Named(rows, *names))
+        return replace(open_source(Named(rows, *names)), kinds=kinds, left_out=left_out)
+
+    def _table(self, X: Any) -> tuple[Any, tuple[Column, ...], tuple[tuple[str, str], ...]]:
+        """Rows to fit, the kinds of their columns and what was left out; of an array only the rows are known.
+
+        A frame of numbers without gaps is left to scikit-learn as it is.
+        """
+        X = self._framed(X)
+        if not is_frame(X):
+            return X, (), ()
+        source = open_source(X, columns=getattr(self, "columns", None))
+        is_plain = not source.beside.is_coded and not source.left_out
+        return X if is_plain else in_memory(source), source.kinds, source.left_out
 
     def _validated(self, X: Any, reset: bool) -> Any:
         """Rows of X after checking them; names and number of features are remembered (`reset`) or compared."""
@@ -102,6 +122,7 @@ class Estimator(BaseEstimator):
             if values is not None:
                 setattr(self, name, np.array(values, dtype=object))
         self.columns_ = fitted.columns
+        self.kinds_, self.left_out_ = tuple(header.kinds), tuple(header.left_out)
         self._take(fitted)
         return self
 
@@ -132,13 +153,26 @@ class Estimator(BaseEstimator):
     def _data(self, X: Any) -> Any:
         """New rows in memory with their names, features of a file in the order of the fit."""
         check_is_fitted(self)
-        if is_elsewhere(X) and not hasattr(X, "dask"):
-            X = open_source(X).with_columns_of(*self._features())
+        X = self._framed(X)
+        if not hasattr(X, "dask") and (is_elsewhere(X) or self._is_coded or (self.kinds_ and has_words(X))):
+            features = self._features()
+            X = open_source(X, known=features[2]).with_columns_of(*features)
         return in_memory(X)
 
-    def _features(self) -> tuple[tuple[str, ...], int]:
-        """Names of the features that the fit saw, if they had any, and how many there were."""
-        return tuple(str(name) for name in getattr(self, "feature_names_in_", ())), self.n_features_in_
+    def _framed(self, X: Any) -> Any:
+        """An array as a frame when something was said about its columns."""
+        said = getattr(self, "columns", None) is not None
+        return framed_array(X) if said and not (is_elsewhere(X) or is_frame(X) or hasattr(X, "tocsr")) else X
+
+    @property
+    def _is_coded(self) -> bool:
+        """Whether the fit read a table with categories, gaps or columns left out: new rows must be read likewise."""
+        return bool(self.left_out_) or any(kind.kind == "category" or kind.missing for kind in self.kinds_)
+
+    def _features(self) -> tuple[tuple[str, ...], int, tuple[Column, ...]]:
+        """Names of the features that the fit saw, if they had any, how many there were, and their kinds."""
+        names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+        return names, self.n_features_in_, self.kinds_
 
     def _rows(self, X: Any) -> Any:
         """New rows as float64 or CSR, features in the order of the fit, all columns."""

@@ -1,7 +1,7 @@
 """`BayesKMeans` and `BayesKMeansBHC`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,7 @@ class BayesKMeans(ClusterMixin, MixtureEstimator):
     client : a `distributed.Client` whose workers do the work.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
     sample_rows : rows on which the starting clusters are found; None for as many as take seconds.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -62,6 +63,7 @@ class BayesKMeans(ClusterMixin, MixtureEstimator):
         out: str | os.PathLike[str] | None = None,
         sample_rows: int | None = None,
         max_passes: Any = DEPRECATED,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -138,6 +140,7 @@ class BayesKMeansBHC(BayesKMeans):
         sample_rows: int | None = None,
         max_passes: Any = DEPRECATED,
         threshold: Any = DEPRECATED,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -1,6 +1,7 @@
 """`BHC`, and what it shares with the other estimators that are one tree over their rows."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ class BHC(TreeEstimator):
     random_state : used by the randomised method only.
     client : a `distributed.Client` whose workers score the pairs of rows of the exact method; the tree is the same.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -90,6 +92,7 @@ class BHC(TreeEstimator):
     atoms_ : statistics (m, s) of the leaves. bound_trace_ : bounds while optimising.
     feature_names_in_, row_names_ : names, when X has any: columns and index of a data frame, `var_names` and
         `obs_names` of an AnnData-like object.
+    kinds_, left_out_ : what the columns of a table were taken for, and those that are no features, with reasons.
 
     >>> import numpy as np
     >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (0.0, 12.0)])
@@ -115,6 +118,7 @@ class BHC(TreeEstimator):
         random_state: int | None = None,
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -1,6 +1,7 @@
 """`DPMixtureMCMC`."""
 
 import os
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -43,6 +44,7 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
     client : a `distributed.Client` whose workers run the chains, each a task that can be resumed.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none. Workers must see it under
         the same name.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -90,6 +92,7 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
         random_state: int | None = None,
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -1,6 +1,7 @@
 """`IncrementalBHC`: rows as they come."""
 
 import os
+from collections.abc import Mapping
 from typing import Any, Self
 
 import msgspec
@@ -39,6 +40,7 @@ class IncrementalBHC(TreeEstimator):
         sequential and happens here.
     out : folder for the run that `fit` makes, which `dtree.open` and `dtree resume` know; None leaves none. Rows that
         come later are not in it: save the model again.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -78,6 +80,7 @@ class IncrementalBHC(TreeEstimator):
         random_state: int | None = None,
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -56,6 +56,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
     sample_rows : no more rows than that are fitted whole, in one process. More are fitted in passes over all rows,
         which start from the best fit of so many of them. Weights, `warm_start`, an array as `init`,
         `schedule="sequential"` and `expectation="exact"` need all rows at once, however many there are.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -102,6 +103,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
         sample_rows: int = 20_000,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -148,11 +150,15 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         return self._become(self._run_of_batches(self._memory.fit(), rows, named.row_names, settings))
 
     def _batch(self, X: Any) -> Any:
-        """A batch in memory, its columns found by name where it is a file."""
-        if not is_elsewhere(X):
-            return X
-        source = open_source(X)
-        return in_memory(source.with_columns_of(*self._features()) if hasattr(self, "fit_") else source)
+        """A batch in memory; the first one says which kinds its columns are, later ones are read likewise."""
+        if hasattr(self, "fit_"):
+            return self._data(X)
+        if is_elsewhere(X):
+            X = open_source(X, columns=self.columns)
+            self.kinds_, self.left_out_ = X.kinds, X.left_out
+            return in_memory(X)
+        X, self.kinds_, self.left_out_ = self._table(X)
+        return X
 
     def _fit_batch(self, rows: Any, weight: np.ndarray, settings: Any) -> Fit:
         size = size_for(settings.truncation, weight)
@@ -169,6 +175,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         header = Header(
             "vb", {}, "batches", best.shape[0], self.n_features_in_, seed=0, status="done",
             feature_names=None if names is None else names.tolist(),
+            kinds=list(self.kinds_), left_out=list(self.left_out_),
             row_names=None if row_names is None else [str(name) for name in row_names],
         )  # fmt: skip
         return Run.in_this_process(header, settings, fitted, {"labels": np.argsort(shown)[best]})
@@ -228,7 +235,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         from dtree.engine.rows import open_rows  # dask is loaded only when it is asked for
 
         with tempfile.TemporaryDirectory(prefix="dtree-rows-") as folder:
-            source = open_rows(X, folder, self.client).with_columns_of(*self._features())
+            source = open_rows(X, folder, self.client, features=self._features())
             n, d = source.shape
             names = np.array(source.columns, dtype=object) if source.columns else None
             bounds = chunk_bounds(n, max(1, CHUNK_BYTES // (8 * d)))

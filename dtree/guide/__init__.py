@@ -2,6 +2,7 @@
 
 | page | answers |
 | --- | --- |
+| `dtree.guide.tables` | what becomes of the columns of my table? |
 | `dtree.guide.families` | what does one cluster of my data look like? |
 | `dtree.guide.methods` | which of the estimators should I take? |
 | `dtree.guide.support` | which family works with which method, and where? |

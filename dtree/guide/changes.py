@@ -11,6 +11,8 @@
 * `DPMixtureVB` fits up to `sample_rows` rows (20,000) whole and more in passes, wherever they are.
 * Constant columns are left out by every method when a Gaussian is given by name; `columns_` says which are used.
 * One reader of data: folders of parquet files whatever they are called, labels in text columns everywhere, misspelt files told at once.
+* Tables as people have them: kinds of columns found from the data and told with reasons, categories by levels that a run keeps, gaps,
+  `--column NAME=KIND` and `columns=` to overrule, frames of pandas, Polars and Arrow. New rows are read with the levels of the run.
 * Mended: `DPMixtureVB` crashed after an accepted escape; a saved probit diffusion tree changed when it was opened; saved models lost names.
 
 ## 0.1.0

@@ -30,6 +30,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dtree.core.checks import check_rows
+from dtree.core.columns import Column
 from dtree.core.families import Family, expected
 from dtree.core.recent import Recent
 from dtree.methods.facts import counted
@@ -67,6 +68,8 @@ class Leaves:
     shape: tuple[int, int]  # clusters, features
     columns: tuple[str, ...] = ()
     name: str = ""
+    kinds: tuple[Column, ...] = ()  # of the features, where they were columns of a table
+    left_out: tuple[tuple[str, str], ...] = ()
     is_sparse: bool = False
     row_names: None = None
     labels: None = None

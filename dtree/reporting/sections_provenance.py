@@ -4,10 +4,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dtree.reporting.markup import Section, details, facts
+from dtree.core.columns import share, values_of
+from dtree.reporting.markup import Section, details, facts, table
 from dtree.reporting.subject import Subject
 from dtree.runs.header import versions_here
 
+_MOST_COLUMNS = 200  # of a table that are shown
 _LONGEST = 400  # characters of a value that are shown
 
 
@@ -21,9 +23,23 @@ def provenance_section(subject: Subject) -> Section:
     pairs += [(name, _text(value)) for name, value in subject.origin.items() if value not in (None, "")]
     here = ", ".join(f"{name} {value}" for name, value in versions_here().items())
     html = facts([*pairs, ("page made with", here)])
+    html += columns_table(subject)
     if subject.settings:
         html += details("All settings", facts([(name, _text(value)) for name, value in subject.settings.items()]))
     return Section("provenance", "Where this comes from", html)
+
+
+def columns_table(subject: Subject) -> Markup:
+    """What the columns of a table were taken for and why, those left out last; nothing for an array of numbers."""
+    rows: list[tuple[str, ...]] = [
+        (column.name, column.kind, values_of(column), share(column.missing), column.reason) for column in subject.kinds
+    ]
+    rows += [(name, "left out", "", "", reason) for name, reason in subject.left_out]
+    if not rows:
+        return Markup("")
+    more = "" if len(rows) <= _MOST_COLUMNS else f"; {len(rows) - _MOST_COLUMNS} more are not shown"
+    shown = [[_text(cell) for cell in row] for row in rows[:_MOST_COLUMNS]]
+    return table(["column", "kind", "values", "missing", "why"], shown, f"What the columns were taken for{more}")
 
 
 def _text(value: Any) -> str:

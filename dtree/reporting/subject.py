@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtree.core.columns import Column
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.core.tree import Tree
 from dtree.methods import method_named
@@ -46,6 +47,8 @@ class Subject:
     run: str | None = None  # where the run is, for the title
     origin: dict[str, Any] = field(default_factory=dict)  # where it came from, in words
     settings: dict[str, Any] = field(default_factory=dict)
+    kinds: list[Column] = field(default_factory=list)  # of the columns, where the rows were a table
+    left_out: list[tuple[str, str]] = field(default_factory=list)  # columns that are no features, and why
 
     @cached_property
     def shape(self) -> Shape:
@@ -146,4 +149,6 @@ def _of_run(run: Run) -> Subject:
         run=None if run.path is None else run.location,
         origin={**origin, "fitted with": ", ".join(f"{name} {value}" for name, value in header.versions.items())},
         settings=dict(header.settings),
+        kinds=header.kinds,
+        left_out=header.left_out,
     )

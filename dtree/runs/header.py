@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from dtree import __version__
+from dtree.core.columns import Column, check_columns
 
 FORMAT = 2  # 1 was that of version 0.1, which had two kinds of runs
 MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
@@ -51,6 +52,8 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     chunk_rows: Positive | None = None
     labels_column: str | None = None  # not a feature; predictions leave it out too
     feature_names: list[str] | None = None
+    kinds: list[Column] = []  # of the features, where the rows are a table
+    left_out: list[tuple[str, str]] = []  # columns of the table that are no features, each with the reason
     row_names: list[str] | None = None
     command: list[str] = msgspec.field(default_factory=lambda: list(sys.argv))
     versions: dict[str, str] = msgspec.field(default_factory=lambda: dict(versions_here()))
@@ -64,6 +67,11 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     format: int = FORMAT
     results: Any = None  # the fitted record, as `codec.encode` gives it; its arrays lie in the run
     arrays: dict[str, ArrayListing] = {}
+
+    @property
+    def features(self) -> tuple[tuple[str, ...], int, tuple[Column, ...]]:
+        """Names, number and kinds of the features, as `Source.with_columns_of` takes them."""
+        return tuple(self.feature_names or ()), self.n_features, tuple(self.kinds)
 
     @property
     def done(self) -> bool:
@@ -83,9 +91,11 @@ def read_header(stored: Any, run: Any) -> Header:
     if found["format"] < FORMAT:
         raise ValueError(written_by_an_older_dtree(run, found))
     try:
-        return msgspec.convert(found, Header)
-    except msgspec.ValidationError as error:
+        header = msgspec.convert(found, Header)
+        check_columns(header.kinds, header.n_features, header.feature_names)
+    except ValueError as error:  # msgspec.ValidationError is one
         raise ValueError(f"{run} is damaged: its header is wrong: {str(error).replace('`', chr(39))}") from None
+    return header
 
 
 def written_by_an_older_dtree(run: Any, attributes: Mapping[str, Any]) -> str:

@@ -129,10 +129,10 @@ def test_csv_with_the_index_that_pandas_writes(tmp_path: Path) -> None:
 
 
 def test_csv_with_a_byte_order_mark_blank_cells_and_truth_values(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfa,b\r\n1,True\r\n,False\r\n")
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfa,b\r\n1,True\r\n,False\r\n2,True\r\n")
     rows = read_rows(tmp_path / "a.csv")
     assert rows.feature_names == ["a", "b"]
-    np.testing.assert_array_equal(rows.X, [[1, 1], [np.nan, 0]])
+    np.testing.assert_array_equal(rows.X, [[1, 1], [np.nan, 0], [2, 1]])
 
 
 def test_leave_out_drops_only_what_is_there(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ BROKEN: dict[str, tuple[str, bytes | None, str]] = {
     "ragged csv, a row too short": ("a.csv", b"a,b\n1,2\n3\n",
                                     "is ragged: line 3 has 1 values but the first line has 2"),
     "ragged csv, a row too long": ("a.csv", b"a,b\n1,2\n3,4,5\n", "is ragged: line 3 has 3 values"),
-    "csv with a text column": ("a.csv", b"a,b\n1,x\n2,y\n", "the column 'b' holds text \\('x' in line 2\\)"),
+    "csv with nothing but names": ("a.csv", b"a,b\nv,x\nw,y\n", "has no column to cluster by: all were left out"),
     "csv with decimal commas": ("a.csv", b"a;b\n1,5;2\n2,5;3\n", "with a point instead of a comma"),
     "csv with one word among numbers": ("a.csv", b"a,b\n1,2\noops,4\n7,8\n",
                                         "the column 'a' holds text \\('oops' in line 3\\)"),

@@ -1,20 +1,28 @@
 """`.csv`: text, which is parsed once: whole into memory, or in pieces into a zarr array."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtree.core.columns import Column
 from dtree.core.names import require_distinct
-from dtree.data.columns import is_text, left_out, numbers_in_frame, roles_in_frame
+from dtree.data.cells import as_numbers, cells_of
+from dtree.data.columns import column_index, left_out
 from dtree.data.formats import zarr
 from dtree.data.sentences import one_sentence
 from dtree.data.source import Beside, Choice, Source
+from dtree.data.summary import WORDS, Summary
+from dtree.data.tables import Table, coded_frame, understood
 
 BY_RANGES = False
 PIECE_ROWS = 100_000  # parsed at a time; the first piece tells which columns are features
+
+
+_LOOKED_AT = 1000  # rows in which a word of the first line is looked for, to tell a header from values
 
 
 class Look(NamedTuple):
@@ -33,20 +41,47 @@ def opened(path: Path, choice: Choice) -> Source:
         require_distinct([name for name in look.header if name.strip()], str(path))
     if look.n_rows == 0:
         raise ValueError(f"{path} is empty: it holds 0 rows of {len(look.header)} columns")
-    first = _parse(path, look, nrows=PIECE_ROWS)
-    roles = roles_in_frame(first, choice, str(path), _line(look), look.has_header)
-    columns = tuple(str(first.columns[place]) for place in roles.features) if look.has_header else ()
+    names = look.header if look.has_header else [str(place) for place in range(len(look.header))]
+    said = {column_index(names, name, str(path)): kind for name, kind in choice.columns}
+    texts = {place for place, kind in said.items() if kind == "category"}
+    summaries: dict[int, Summary] = {}
+
+    def summary(place: int) -> Summary:
+        if not summaries:  # all at once: the file is read for one as for all
+            summaries.update(enumerate(_summaries(path, look, texts)))
+        return summaries[place]
+
+    found = understood(Table(names, summary, str(path), _line(look), look.has_header), choice)
+    columns = tuple(column.name for column in found.kinds) if look.has_header else ()
+    beside = Beside(found.labels, found.row_names, details=look, is_coded=found.is_coded)
     source = Source(
-        "csv", str(path.resolve()), (look.n_rows, len(roles.features)), "float64", columns=columns,
-        picked=tuple(roles.features), beside=Beside(roles.labels, roles.row_names, details=look),
+        "csv", str(path.resolve()), (look.n_rows, len(found.features)), "float64", columns=columns,
+        picked=tuple(found.features), kinds=found.kinds, beside=beside, left_out=found.left_out, name=str(path),
     )  # fmt: skip
-    if look.has_header:
+    if look.has_header or choice.known:
         return source
-    dropped = left_out([str(name) for name in first.columns], choice.leave_out, by_number=True) - {roles.labels}
-    if not dropped or any(is_text(first.dtypes.iloc[place]) for place in dropped):
+    dropped = left_out(names, choice.leave_out, by_number=True) - {found.labels}
+    if not dropped or found.is_coded or any(summary(place).forms & WORDS for place in dropped):
         return source
-    every = sorted({*roles.features, *dropped})
-    return replace(source, wider=replace(source, shape=(look.n_rows, len(every)), picked=tuple(every)))
+    every = sorted({*found.features, *dropped})
+    return replace(source, wider=replace(source, shape=(look.n_rows, len(every)), picked=tuple(every), kinds=()))
+
+
+def _summaries(path: Path, look: Look, texts: set[int]) -> list[Summary]:
+    """What is in every column; those in `texts` are read as they are written, and so are those that hold any text."""
+    while True:
+        found, words = [Summary() for _ in look.header], set(texts)
+        for frame in _parse(path, look, chunksize=PIECE_ROWS, dtype=dict.fromkeys(texts, str)):
+            for place, summary in enumerate(found):
+                cells = cells_of(frame.iloc[:, place], from_text=True)
+                cells = cells if place in texts else as_numbers(cells)
+                summary.add(cells)
+            words |= {place for place, summary in enumerate(found) if len(summary.forms) > 1}
+            if words > texts:
+                break
+        if words == texts:
+            return found
+        texts = words  # numbers in one piece and words in another: all of it is text, and read so
 
 
 def look_at(path: Path) -> Look:
@@ -58,7 +93,7 @@ def look_at(path: Path) -> Look:
         delimiter = max((",", ";", "\t"), key=first_line.count)
         handle.seek(0)
         top: list[list[str]] = []
-        count = 0
+        count, words, again = 0, set[int](), set[int]()
         reader = csv.reader(handle, delimiter=delimiter)
         for fields in reader:
             if not fields or (len(fields) == 1 and not fields[0].strip()):
@@ -66,11 +101,16 @@ def look_at(path: Path) -> Look:
             count += 1
             if len(top) < 2:
                 top.append(fields)
+                words = {place for place, field in enumerate(top[0]) if not _is_number(field)}
+            if 1 < count <= _LOOKED_AT and fields != top[0] and len(fields) == len(top[0]):
+                again |= {place for place in words if fields[place] == top[0][place]}
             if len(fields) != len(top[0]):
                 line = f"line {reader.line_num} has {len(fields)} values"
                 raise ValueError(f"{path} is ragged: {line} but the first line has {len(top[0])}")
     first, second = (*top, [], [])[:2]
-    has_header = not all(_is_number(field) for field in first) or _numbers_columns(first, second)
+    # Words of the first line that stand again below it are values, and not the names of their columns.
+    names = 2 * len(again) <= len(words)
+    has_header = bool(words and names) or (not words and _numbers_columns(first, second))
     return Look(delimiter, has_header, count - has_header, first)
 
 
@@ -104,18 +144,30 @@ def _parse(path: Path, look: Look, **options: Any) -> Any:
     )  # fmt: skip
 
 
+def _parse_features(source: Source, **options: Any) -> Any:
+    """The columns of the features, in the order of the file; categories as they are written, 007 with its zeros."""
+    texts = {place for place, kind in zip(source.picked, _kinds(source)) if kind.kind == "category"}
+    usecols = sorted(source.picked)
+    return _parse(Path(source.path), source.beside.details, usecols=usecols, dtype=dict.fromkeys(texts, str), **options)
+
+
+def _kinds(source: Source) -> Sequence[Column]:
+    """What the columns hold; all numbers when nobody has looked."""
+    return source.kinds or [Column(str(place), "real") for place in source.picked]
+
+
 def _numbers(source: Source, frame: Any, done: int) -> np.ndarray:
     """The features in a frame that was read with their columns alone; `done` rows of the file stand before it."""
     used = sorted(source.picked)
     features = frame.iloc[:, [used.index(place) for place in source.picked]]
-    return numbers_in_frame(features, source.name, done + _line(source.beside.details))
+    return coded_frame(features, _kinds(source), source.name, _line(source.beside.details), done)
 
 
 def load(source: Source) -> np.ndarray:
     """All rows (n, d)."""
     path = Path(source.path)
     with one_sentence(path):
-        frame = _parse(path, source.beside.details, usecols=sorted(source.picked))
+        frame = _parse_features(source)
     return _numbers(source, frame, 0)
 
 
@@ -136,7 +188,7 @@ def stage(source: Source, folder: Path) -> Source:
     path, target, done = Path(source.path), folder / "rows.zarr", 0
     array = zarr.new_rows(target, source.shape, np.dtype(np.float64), PIECE_ROWS)
     with one_sentence(path):
-        frames = _parse(path, source.beside.details, usecols=sorted(source.picked), chunksize=PIECE_ROWS)
+        frames = _parse_features(source, chunksize=PIECE_ROWS)
     while True:
         with one_sentence(path):
             frame = next(frames, None)

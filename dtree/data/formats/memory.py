@@ -8,10 +8,14 @@ import numpy as np
 
 from dtree.core.names import take_names
 from dtree.data.arrays import array_column
-from dtree.data.columns import features_only, numbers_in_frame, roles_in_frame, with_names
+from dtree.data.cells import cells_of
+from dtree.data.columns import features_only, with_names
 from dtree.data.formats import npy, zarr
+from dtree.data.frames import as_pandas, is_frame
 from dtree.data.sentences import require_table
 from dtree.data.source import Beside, Choice, Source, plain_labels
+from dtree.data.summary import Summary
+from dtree.data.tables import Table, coded_frame, understood
 
 BY_RANGES = True
 NAME = "an array"
@@ -24,27 +28,45 @@ def opened(data: Any, choice: Choice) -> Source:
     """The rows of an object in memory; a Dask collection is computed."""
     if hasattr(data, "dask"):
         data = data.compute()
+    if is_frame(data):
+        return _of_frame(as_pandas(data), choice)
     X, names_of_rows, names_of_features = take_names(data)
-    kept: dict[str, Any] = {}
-    if hasattr(X, "columns") and hasattr(X, "iloc"):
-        roles = roles_in_frame(X, choice, _FRAME, first_line=0)
-        if names_of_rows is None and roles.row_names is not None:
-            names_of_rows = X.iloc[:, roles.row_names]
-        if roles.labels is not None:
-            kept["labels"] = plain_labels(X.iloc[:, roles.labels].to_numpy())
-        features = X.iloc[:, roles.features]
-        X, names_of_features = numbers_in_frame(features, _FRAME, 0), features.columns.to_numpy()
-        choice = Choice()  # done
     is_sparse = hasattr(X, "tocsr")
     X = X.tocsr() if is_sparse else np.asarray(X)
     shape = require_table(X.shape, X.dtype, _WHAT)
-    if names_of_rows is not None:
-        kept["row_names"] = [str(name) for name in names_of_rows]
+    kept = {} if names_of_rows is None else {"row_names": [str(name) for name in names_of_rows]}
     source = Source(
         "memory", "", shape, str(X.dtype), name=NAME, is_sparse=is_sparse, beside=Beside(details=X), kept=kept
     )
     names = None if names_of_features is None else [str(name) for name in names_of_features]
     return features_only(with_names(source, names), choice, _WHAT)
+
+
+def _of_frame(frame: Any, choice: Choice) -> Source:
+    """The rows of a pandas frame, coded by the kinds of its columns."""
+    frame, names_of_rows, _ = take_names(frame)
+    summaries: dict[int, Summary] = {}
+
+    def summary(place: int) -> Summary:
+        if place not in summaries:
+            summaries[place] = Summary()
+            summaries[place].add(cells_of(frame.iloc[:, place]))
+        return summaries[place]
+
+    found = understood(Table([str(name) for name in frame.columns], summary, _FRAME), choice)
+    X = coded_frame(frame.iloc[:, found.features], found.kinds, _FRAME)
+    shape = require_table(X.shape, X.dtype, _FRAME)
+    kept: dict[str, Any] = {}
+    if found.labels is not None:
+        kept["labels"] = plain_labels(frame.iloc[:, found.labels].to_numpy())
+    if names_of_rows is None and found.row_names is not None:
+        names_of_rows = frame.iloc[:, found.row_names]
+    if names_of_rows is not None:
+        kept["row_names"] = [str(name) for name in names_of_rows]
+    return Source(
+        "memory", "", shape, "float64", columns=tuple(kind.name for kind in found.kinds), kinds=found.kinds, name=NAME,
+        beside=Beside(details=X, table=frame, is_coded=found.is_coded), kept=kept, left_out=found.left_out,
+    )  # fmt: skip
 
 
 def read(source: Source, start: int, stop: int) -> Any:

@@ -1,23 +1,22 @@
 """`.parquet`: a file or a folder of them, read by row group in the order of the file names."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dtree.data.columns import mostly_numbers, roles_of
+from dtree.core.columns import Column
+from dtree.data.cells import cells_of
+from dtree.data.coding import coded
+from dtree.data.formats.parquet_look import Look, as_pandas_column, files_of, number_type, reader
+from dtree.data.kinds import Around
 from dtree.data.source import Beside, Choice, Source
+from dtree.data.tables import Table, understood
 
 BY_RANGES = True
 RECORDED_KINDS = ("parquet",)
-_MOST_LOOKED_AT = 1_000_000  # rows of a text column that are read to see whether it names the rows
-
-
-def files_of(path: str | Path) -> list[Path]:
-    """The .parquet files of a folder in the order of their names, or the file itself."""
-    folder = Path(path)
-    return [folder] if folder.is_file() else sorted(folder.rglob("*.parquet"))
 
 
 @lru_cache(maxsize=8)
@@ -33,68 +32,52 @@ def row_groups(path: str) -> tuple[tuple[str, int, int], ...]:
 
 
 def opened(path: Path, choice: Choice) -> Source:
-    """The shape of the table and what its columns are for, by its schema."""
-    import pandas
-    import pyarrow.parquet as pq
-
+    """The shape of the table and what its columns are for: by its schema, and by a look at what holds text."""
     files, place = files_of(path), str(path.resolve())
     if not files:
         raise ValueError(f"{path} is a folder without .parquet files")
-    schema = pq.ParquetFile(files[0]).schema_arrow
-    # The index of a pandas frame names its rows, as it does when the frame itself is given.
-    index = [name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if name in schema.names]
-    columns = [field for field in schema if field.name not in index]
-    names, kinds = [field.name for field in columns], [_number_type(field.type) for field in columns]
+    look = Look.at(path, files)
     row_groups.cache_clear()
     groups = row_groups(place)
-    n = sum(count for _, _, count in groups)
-
-    def names_rows(column: int) -> bool:
-        values = pandas.Series(_column(place, names[column])) if n <= _MOST_LOOKED_AT else None
-        return values is not None and values.is_unique and not mostly_numbers(values)
-
-    roles = roles_of(
-        names, [kind is None for kind in kinds], choice, str(path), names_rows, lambda column: (
-            f"{path}: the column '{names[column]}' does not hold numbers; turn it into numbers, or leave it out "
-            f"(on the command line: --labels-column '{names[column]}')"
-        ),
-    )  # fmt: skip
-    named = index[0] if len(index) == 1 else None if roles.row_names is None else names[roles.row_names]
-    labels = None if roles.labels is None else names[roles.labels]
-    features = tuple(names[column] for column in roles.features)
-    dtype = np.result_type(*(kinds[column] for column in roles.features)) if features else np.dtype(float)
+    found = understood(Table(look.names, look.summary, str(path)), choice)
+    named = look.index if look.index is not None else None if found.row_names is None else look.names[found.row_names]
+    labels = None if found.labels is None else look.names[found.labels]
+    features = tuple(column.name for column in found.kinds)
+    as_they_are = [_read_as(look.types[column], kind) for column, kind in zip(found.features, found.kinds)]
+    dtype = np.result_type(*as_they_are) if features else np.dtype(float)
     step = groups[0][2] if groups and len({count for _, _, count in groups[:-1]}) <= 1 else 1
-    beside = Beside(labels, named)
-    return Source("parquet", place, (n, len(features)), str(dtype), max(step, 1), features, beside=beside)
+    return Source(
+        "parquet", place, (look.rows, len(features)), str(dtype), max(step, 1), features, kinds=found.kinds,
+        beside=Beside(labels, named, is_coded=found.is_coded), left_out=found.left_out, name=str(path),
+    )  # fmt: skip
 
 
-def _number_type(kind: Any) -> np.dtype | None:
-    """The NumPy type of a column of numbers, None for any other."""
-    try:
-        dtype = np.dtype(kind.to_pandas_dtype())
-    except (TypeError, NotImplementedError):
-        return None
-    return dtype if dtype.kind in "biuf" else None
+def _read_as(kind: Any, column: Column | None) -> np.dtype:
+    """The type in which a column is read: its own where it holds numbers, else the codes' or days'."""
+    own = number_type(kind)
+    return own if own is not None and (column is None or column.kind != "category") else np.dtype(np.float64)
 
 
 def read(source: Source, start: int, stop: int) -> np.ndarray:
     """Rows start..stop-1 of the features."""
-    import pyarrow.parquet as pq
-
+    kinds: Sequence[Column | None] = source.kinds or [None] * source.shape[1]
+    texts = [column.name for column in source.kinds if column.kind in ("category", "binary")]
     parts, first = [], 0
     for file, group, rows in row_groups(source.path):
         if first < stop and first + rows > start:
-            table = pq.ParquetFile(file).read_row_group(group, columns=list(source.columns))
-            values = np.column_stack([_numbers(table.column(name)) for name in source.columns])
-            parts.append(values[max(start - first, 0) : stop - first])
+            table = reader(file, texts).read_row_group(group, columns=list(source.columns))
+            columns = (_values(table.column(name), kind, source) for name, kind in zip(source.columns, kinds))
+            parts.append(np.column_stack(list(columns))[max(start - first, 0) : stop - first])
         first += rows
     return np.concatenate(parts)
 
 
-def _numbers(column: Any) -> np.ndarray:
-    """A column with NaN where it has no value; truth values with gaps come as objects."""
-    values = column.to_numpy()
-    return values.astype(np.float64) if values.dtype.hasobject else values
+def _values(column: Any, kind: Column | None, source: Source) -> np.ndarray:
+    """A column as numbers: as it is stored where it holds numbers, else by its kind; NaN where it has no value."""
+    if kind is None or (number_type(column.type) is not None and kind.kind != "category"):
+        values = column.to_numpy()  # truth values with gaps come as objects
+        return values.astype(np.float64) if values.dtype.hasobject else values
+    return coded(cells_of(as_pandas_column(column)), kind, Around(source.name or source.path, 0, False, True))
 
 
 def _column(path: str, name: str) -> np.ndarray:

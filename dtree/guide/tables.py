@@ -1,0 +1,39 @@
+"""What becomes of the columns of a table.
+
+`.csv` and `.parquet` files, folders of parquet files, and frames of pandas, Polars and Arrow are tables: every column has a kind. It is
+found from the data before a fit starts, shown with its reason on the console, by `dtree info` and in the report, and kept by the run.
+
+| the column holds | it is |
+| --- | --- |
+| numbers | real |
+| dates (2024-05-31, or a type of dates), durations | real: days since 1970, days |
+| whole numbers from 0 to at most 1,000 | count |
+| 0 and 1, true and false, yes and no, y and n, t and f | binary |
+| text that repeats, at most 1,000 different values; a type of categories | category |
+| whole numbers that do not start at 0, each with at least as many rows, on average, as there are values; in a table with text | category: codes |
+| text that differs in every row, running numbers, whole numbers that all differ under a name such as `customer_id` | left out |
+| text of several words that hardly repeats, more than 1,000 different texts, one value only, no value at all | left out |
+
+Why codes: a bell curve over few values that repeat becomes ever higher the narrower it is, so that such a column would make clusters by
+itself; the probability of a code is at most 1. Grades from 1 to 5 lose their order that way; say `real` to keep it.
+
+**A table of numbers without gaps** is what an array is: all of it is real, and nothing is left out.
+
+**Overrule it** by name: `--column zip=category --column id=skip`, or `columns={"zip": "category", "id": "skip"}`; the words are `real`,
+`count`, `binary`, `category` and `skip`.
+
+>>> import pandas
+>>> from dtree.data import open_source
+>>> people = pandas.DataFrame({"age": [31, 33, None, 72, 70, 75], "city": ["Bonn", "Bonn", "Oslo", "Rome", "Rome", "Rome"]})
+>>> [(column.name, column.kind, column.levels) for column in open_source(people).kinds]
+[('age', 'real', ()), ('city', 'category', ('Bonn', 'Oslo', 'Rome'))]
+
+**Missing** are gaps, and in a csv also NA, N/A, NaN, null, none and ?, in any case. A number such as -999 far from all others gets a hint,
+not a change: only you know what it means.
+
+**New rows** are read with the levels of the fit, by the names of the columns, in any order. A level that the fit never saw is a level of
+its own, the same for all of them; 1, 1.0 and "1" are one level. Columns that were left out need not be there.
+
+**Levels** are sorted, or in their own order where a pandas column declares them; they do not depend on the order of the rows, on pieces or
+on workers. A folder of parquet files has one set of levels, found in one scan of its columns of text.
+"""
