@@ -29,6 +29,7 @@ SMALLEST = 8
 SURE_DEPTH = math.log(2.0)
 LEAST_DEPTH = 0.1
 MOST_LEVELS = 12
+COMPONENTS = -1.0  # the level at which nothing is joined, not even where there is no valley at all
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,11 +152,10 @@ def chosen_level(tree: LevelTree) -> float:
 def offered_levels(tree: LevelTree, chosen: float) -> list[Level]:
     """The cuts that are worth a look, coarsest first: those above the widest gaps, and the chosen one."""
     rows = float(tree.size[-1])
-    ends = np.concatenate([[0.0], tree.depth])
-    cuts = np.unique(ends)
+    cuts = np.unique(np.concatenate([[0.0], tree.depth]))
     gaps = np.diff(np.log(np.append(cuts, cuts[-1] + 1.0) + LEAST_DEPTH))
-    keep = set(cuts[np.argsort(-gaps, kind="stable")[: MOST_LEVELS - 1]].tolist())
-    keep.add(float(cuts[cuts <= chosen].max()))
+    keep = set(cuts[np.argsort(-gaps, kind="stable")[: MOST_LEVELS - 2]].tolist())
+    keep |= {COMPONENTS, float(cuts[cuts <= chosen].max(initial=COMPONENTS))}
     found = []
     for cut in sorted(keep, reverse=True):
         labels = tree.cut(level=cut)

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.core.families import DiagonalGaussian, Family, Gaussian
-from dtree.core.levels import SMALLEST, LevelTree, canonical_by_size, chosen_level, level_tree, pair_matrix, stability
+from dtree.core.levels import (
+    COMPONENTS,
+    SMALLEST,
+    LevelTree,
+    canonical_by_size,
+    chosen_level,
+    level_tree,
+    pair_matrix,
+    stability,
+)
 from dtree.core.valleys import DEVIATIONS, Lines, PairSums, depths, lines_between
 from dtree.variational.mixture import Mixture
 
@@ -51,7 +60,7 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
 
     tree = tree_from(*seen.pairs.together(), DEVIATIONS)
     if isinstance(wanted, str):
-        level = chosen_level(tree) if wanted == "auto" else -1.0
+        level = chosen_level(tree) if wanted == "auto" else COMPONENTS
     else:
         level = float(wanted)
     labels = canonical_by_size(tree.cut(level=level), size)
