@@ -24,7 +24,7 @@ from dtree.core.jit import kernel
 
 BINS = 96
 _LOW, _HIGH = -0.25, 1.25  # where the bins end; the centres of the two components are at 0 and 1
-DEVIATIONS = 2.0  # of the lower bound: a valley that is not there is believed in one case of forty
+DEVIATIONS = 1.5  # of the lower bound: a valley that is not there is believed in one case of fifteen; see levels
 _STEPS = 60  # values of s that are tried; the last is 3, beyond which a deeper valley changes nothing
 _SMALLEST_S, _LARGEST_S = 0.01, 3.0
 

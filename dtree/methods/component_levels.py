@@ -109,9 +109,18 @@ def centres_of(family: Family, statistics: np.ndarray) -> np.ndarray | None:
 
 
 def peaks_of(mixture: Mixture, held: np.ndarray) -> np.ndarray:
-    """Log density (m,) at the tops of the components; all the same where a density has no tops."""
-    centres = centres_of(mixture.family, mixture.statistics[held])
-    return np.zeros(held.shape[0]) if centres is None else mixture.log_density(centres, held)
+    """Log density (m,) of each component at its own top, its weight included; all the same where there are no tops.
+
+    The density of the others at that place does not count: a broad background may have its centre inside a group.
+    """
+    statistics = mixture.statistics[held]
+    centres = centres_of(mixture.family, statistics)
+    if centres is None:
+        return np.zeros(held.shape[0])
+    own = [
+        mixture.family.log_predictive_of(centre[None], each[None])[0, 0] for centre, each in zip(centres, statistics)
+    ]
+    return np.array(own) + np.log(mixture.weights()[held])
 
 
 def occupied_by(mixture: Mixture) -> np.ndarray:

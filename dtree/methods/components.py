@@ -16,18 +16,21 @@ from scipy import sparse
 
 from dtree.core.columns import Column
 from dtree.core.families import Family, Gaussian, moments_of
+from dtree.core.families.standard_units import StandardUnits
 from dtree.core.partition import canonical_labels
 from dtree.kmeans.defaults import model_for
 from dtree.kmeans.greedy import improved_kmeans
 from dtree.kmeans.passes import START_STREAM, stream
 from dtree.methods.variational import Settings
+from dtree.variational.defaults import family_from_data
 from dtree.variational.fitting import Fit
-from dtree.variational.whole import fit_rows, go_on
+from dtree.variational.whole import fit_candidates, fit_rows, go_on
 
 _MOST_COMPONENTS = 100  # pairs of components, and what is kept of each pair, grow with the square
 _ROWS_PER_COMPONENT = 4  # on average at least, or there are as many parameters as rows
 _SPARE = 10  # components that a fit may open besides those it starts from
-_GREEDY_FEATURES = 10  # above these, choosing a model for the greedy start takes longer than all other fits together
+_GREEDY_FEATURES = 5  # curved groups are seen in few dimensions; in more, choosing a model for this start takes longest
+_EVERY_SHARE = 2  # of the assumed shares of variance within components: what lies between is learned afterwards
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
 
@@ -67,6 +70,22 @@ def in_own_order(X: Any, weight: np.ndarray, full: bool) -> tuple[Any, np.ndarra
     return np.ascontiguousarray(distinct), weight
 
 
+def recorded_steps(X: np.ndarray) -> np.ndarray:
+    """The step (d,) to which each column of X (n, d) was recorded: 0 unless all its values are multiples of one.
+
+    >>> recorded_steps(np.array([[0.3, 1.0], [0.1, 2.5], [0.2, 2.0], [0.3, 0.12345]])).round(3).tolist()
+    [0.1, 0.0]
+    """
+    steps = np.zeros(X.shape[1])
+    for feature, column in enumerate(X.T):
+        values = np.unique(column)
+        if 1 < values.shape[0] < X.shape[0]:  # a step shows in values that come again
+            places = (values - values[0]) / np.diff(values).min()
+            if np.all(np.abs(places - np.rint(places)) < 1e-4):  # numbers with two digits are not exact in base two
+                steps[feature] = np.diff(values).min()
+    return steps
+
+
 def fit_components(
     X: Any, weight: np.ndarray, structures: tuple[str | Family, ...], kinds: tuple[Column, ...], alpha: float, seed: int
 ) -> Fit:
@@ -83,13 +102,18 @@ def _from_centres(
     X: Any, weight: np.ndarray, structure: str | Family, kinds: tuple[Column, ...], alpha: float, seed: int
 ) -> Iterator[Fit]:
     settings = settings_of(structure, alpha, truncation_for(X.shape[0], X.shape[1], structure))
-    fit = fit_rows(X, weight, int(settings.truncation or 2), settings, seed, kinds)
+    families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
+    if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
+        steps = recorded_steps(X)
+        families = [replace(family, rounding=steps) for family in families]  # type: ignore[type-var]
+    fit = fit_candidates(X, weight, families, int(settings.truncation or 2), settings, seed)
     yield fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
 
 
 def _from_greedy_clusters(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int) -> Fit:
     moments = moments_of(X, True, weight)
     model = model_for("gaussian", "dp", moments, X, seed, 1.0, weight)
+    model = replace(model, family=replace(model.family, rounding=recorded_steps(X)))  # type: ignore[type-var]
     atoms = model.atoms(X, weight)
     order = stream(seed, START_STREAM, 0, 0).permutation(X.shape[0])
     labels = canonical_labels(improved_kmeans(model, atoms, order).labels)
