@@ -22,6 +22,7 @@ _NAMES_IN = {
     "estimators.evidence": ("evidence_bounds", "exact_log_evidence"),
     "estimators.incremental": ("IncrementalBHC",),
     "estimators.saving": ("open", "save"),
+    "estimators.tree_clustering": ("TreeClustering",),
     "estimators.variational": ("DPMixtureVB",),
     "hierarchy.purity": ("dendrogram_purity",),
     "reporting.html": ("report",),

@@ -21,6 +21,7 @@ from dtree.estimators.evidence import exact_log_evidence as exact_log_evidence
 from dtree.estimators.incremental import IncrementalBHC as IncrementalBHC
 from dtree.estimators.saving import open as open
 from dtree.estimators.saving import save as save
+from dtree.estimators.tree_clustering import TreeClustering as TreeClustering
 from dtree.estimators.variational import DPMixtureVB as DPMixtureVB
 from dtree.hierarchy.purity import dendrogram_purity as dendrogram_purity
 from dtree.reporting.html import report as report

@@ -127,6 +127,11 @@ class Binary:
         parent[self.left] = parent[self.right] = np.arange(self.n_leaves, 2 * self.n_leaves - 1)
         return parent
 
+    @property
+    def merges(self) -> np.ndarray:
+        """Children (m-1, 2) of the internal nodes, in merge order."""
+        return np.column_stack([self.left, self.right])
+
     def leaf_counts(self) -> np.ndarray:
         """Number of leaves (2m-1,) below each node."""
         return sums_below(self.left, self.right, np.ones(self.n_leaves, dtype=np.int64))
@@ -142,6 +147,56 @@ class Binary:
             else:
                 stack += [int(self.left[k - m]), int(self.right[k - m])]
         return np.sort(np.asarray(leaves, dtype=np.int64))
+
+    def _heights(self) -> np.ndarray:
+        """Where the nodes (2m-1,) stand: leaves at 0, no child above its parent."""
+        raise NotImplementedError
+
+    def _labels(self, accepted: np.ndarray) -> np.ndarray:
+        return canonical_labels(_highest(self.left, self.right, accepted)[: self.n_leaves])
+
+    def _cut_into(self, n_clusters: int) -> np.ndarray:
+        m = self.n_leaves
+        if not 1 <= n_clusters <= m:
+            raise ValueError(f"n_clusters must lie between 1 and the number of leaves ({m}), got {n_clusters}")
+        height = self._heights()
+        # The internal nodes highest first; a parent never stands below its child, and ties go to the later node.
+        order = m + np.lexsort((np.arange(m - 1), height[m:]))[::-1]
+        accepted = np.ones(2 * m - 1, dtype=np.bool_)
+        accepted[order[: n_clusters - 1]] = False
+        return self._labels(accepted)
+
+    def to_linkage(self) -> np.ndarray:
+        """SciPy linkage matrix (m-1, 4) with heights -log r, monotone in the way that keeps cuts.
+
+        A node more probable than its descendants pulls them down to its own height, so that
+        `scipy.cluster.hierarchy.fcluster(Z, -log(threshold), "distance")` and `cut(threshold)` agree. Rows are sorted
+        by height, as SciPy's `is_monotonic` demands; column 3 counts leaves, as SciPy demands too.
+        """
+        m = self.n_leaves
+        height = self._heights()[m:]
+        order = np.lexsort((np.arange(m - 1), height))
+        number = np.arange(2 * m - 1)
+        number[m + order] = np.arange(m, 2 * m - 1)
+        children = np.sort(number[self.merges[order]], axis=1)
+        return np.column_stack([children, height[order], self.leaf_counts()[m + order]]).astype(np.float64)
+
+    def to_newick(self, names: Sequence[str] | None = None) -> str:
+        """Newick text with branch lengths from the monotone heights."""
+        m = self.n_leaves
+        if names is not None and len(names) != m:
+            raise ValueError(f"there are {len(names)} names but {m} leaves")
+        height, parent = self._heights(), self.parent
+        text: list[str] = [newick_name(str(names[i]) if names is not None else str(i)) for i in range(m)]
+        text += [""] * (m - 1)
+        for k in range(2 * m - 1):
+            if k >= m:
+                a, b = self.left[k - m], self.right[k - m]
+                text[k] = f"({text[a]},{text[b]})"
+                text[a] = text[b] = ""
+            if parent[k] >= 0:
+                text[k] += f":{height[parent[k]] - height[k]:.6f}"
+        return text[-1] + ";"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +232,6 @@ class Tree(Binary):
         """The same merges with other log phi_h (2m-1,)."""
         log_phi_t = sum_over_partitions(self.left, self.right, log_phi_h)
         return replace(self, log_phi_h=log_phi_h, log_phi_t=log_phi_t)
-
-    @property
-    def merges(self) -> np.ndarray:
-        """Children (m-1, 2) of the internal nodes, in merge order."""
-        return np.column_stack([self.left, self.right])
 
     @property
     def log_r(self) -> np.ndarray:
@@ -220,17 +270,6 @@ class Tree(Binary):
         accepted[: self.n_leaves] = True
         return self._labels(accepted)
 
-    def _cut_into(self, n_clusters: int) -> np.ndarray:
-        m = self.n_leaves
-        if not 1 <= n_clusters <= m:
-            raise ValueError(f"n_clusters must lie between 1 and the number of leaves ({m}), got {n_clusters}")
-        height = self._heights()
-        # The internal nodes highest first; a parent never stands below its child, and ties go to the later node.
-        order = m + np.lexsort((np.arange(m - 1), height[m:]))[::-1]
-        accepted = np.ones(2 * m - 1, dtype=np.bool_)
-        accepted[order[: n_clusters - 1]] = False
-        return self._labels(accepted)
-
     def map_partition(self) -> np.ndarray:
         """Labels (m,) of the most probable partition among those consistent with the tree.
 
@@ -239,45 +278,10 @@ class Tree(Binary):
         """
         return self._labels(_best_partition(self.left, self.right, self.log_phi_h))
 
-    def _labels(self, accepted: np.ndarray) -> np.ndarray:
-        return canonical_labels(_highest(self.left, self.right, accepted)[: self.n_leaves])
-
     def _heights(self) -> np.ndarray:
         """-log r of each node, pushed down so that heights are monotone; leaves at 0."""
         own = np.logaddexp(0.0, np.concatenate([np.full(self.n_leaves, -np.inf), self.log_d]))
         return monotone_heights(self.left, self.right, own)
-
-    def to_linkage(self) -> np.ndarray:
-        """SciPy linkage matrix (m-1, 4) with heights -log r, monotone in the way that keeps cuts.
-
-        A node more probable than its descendants pulls them down to its own height, so that
-        `scipy.cluster.hierarchy.fcluster(Z, -log(threshold), "distance")` and `cut(threshold)` agree. Rows are sorted
-        by height, as SciPy's `is_monotonic` demands; column 3 counts leaves, as SciPy demands too.
-        """
-        m = self.n_leaves
-        height = self._heights()[m:]
-        order = np.lexsort((np.arange(m - 1), height))
-        number = np.arange(2 * m - 1)
-        number[m + order] = np.arange(m, 2 * m - 1)
-        children = np.sort(number[self.merges[order]], axis=1)
-        return np.column_stack([children, height[order], self.leaf_counts()[m + order]]).astype(np.float64)
-
-    def to_newick(self, names: Sequence[str] | None = None) -> str:
-        """Newick text with branch lengths from the monotone heights."""
-        m = self.n_leaves
-        if names is not None and len(names) != m:
-            raise ValueError(f"there are {len(names)} names but {m} leaves")
-        height, parent = self._heights(), self.parent
-        text: list[str] = [newick_name(str(names[i]) if names is not None else str(i)) for i in range(m)]
-        text += [""] * (m - 1)
-        for k in range(2 * m - 1):
-            if k >= m:
-                a, b = self.left[k - m], self.right[k - m]
-                text[k] = f"({text[a]},{text[b]})"
-                text[a] = text[b] = ""
-            if parent[k] >= 0:
-                text[k] += f":{height[parent[k]] - height[k]:.6f}"
-        return text[-1] + ";"
 
     def validate(self) -> None:
         """Raise ValueError naming the first broken invariant; see `_invariants` for what they are and why."""

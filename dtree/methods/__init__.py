@@ -12,6 +12,7 @@ METHODS = {
     "randomized": "dtree.methods.randomized:RandomizedBHC",
     "ddt": "dtree.methods.diffusion:DiffusionTrees",
     "vb": "dtree.methods.variational:Variational",
+    "tree-clustering": "dtree.methods.tree_clustering:TreeClustering",
     "chains": "dtree.methods.chains:Chains",
 }
 

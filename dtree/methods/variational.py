@@ -323,7 +323,8 @@ class _Elsewhere:
         return None
 
 
-def _rows(job: Job, chunk: int) -> Any:
+def chunk_rows(job: Job, chunk: int) -> Any:
+    """The rows of a chunk, those columns that the family uses, as float64."""
     return used_floats(job.source.read(*job.bounds(chunk)), job.prepared.columns)
 
 
@@ -337,7 +338,7 @@ def _state(job: Job, number: int) -> PassState:
 
 def sums_task(job: Job, number: int, chunk: int) -> Sums:
     """One chunk's part of the pass that starts from checkpoint `number`: the E-step's sums."""
-    return pass_over(_rows(job, chunk), _state(job, number))
+    return pass_over(chunk_rows(job, chunk), _state(job, number))
 
 
 def combine_sums_task(parts: Sequence[Sums]) -> Sums:
@@ -349,7 +350,7 @@ def raw_labels_task(job: Job, number: int, chunk: int) -> np.ndarray:
     """Write the most probable component of each row of a chunk; returns how many rows each component has (T,)."""
     mixture = job.state(number).mixture
     with one_blas_thread():
-        best = mixture.by_size[mixture.best(_rows(job, chunk), mixture.by_size)]
+        best = mixture.by_size[mixture.best(chunk_rows(job, chunk), mixture.by_size)]
     job.store.write_rows(_RAW_LABELS, job.bounds(chunk)[0], best.astype(np.int32))
     return np.bincount(best, minlength=mixture.counts.shape[0])
 

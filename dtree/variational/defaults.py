@@ -69,7 +69,9 @@ def choose_by_bound(
     plain = variant._replace(collapsed=False)  # its bound is exact and costs nothing
     best = (-np.inf, candidates[0], size)
     for centres in sorted({min(number, size) for number in _CENTRES} | {size}):
-        start = one_hot(kmeans_labels(candidates[0], sample, centres, random, sample_weight), size)
+        # Sticks behind the first empty one change next to nothing and cost as much as full ones.
+        width = min(size, centres + 1) if variant.sticks else size
+        start = one_hot(kmeans_labels(candidates[0], sample, centres, random, sample_weight), width)
         for family in candidates:
             held, rule = InMemory(make_block(family, sample, sample_weight), start.copy()), Rule(family, plain, alpha)
             bound = ascend(held, held.sums(rule), rule, _ITERATIONS, 1e-3).elbo

@@ -97,9 +97,14 @@ def fit_whole(X: Any, weight: np.ndarray, settings: Any, seed: int, kinds: tuple
 
 def fit_rows(X: Any, weight: np.ndarray, size: int, settings: Any, seed: int, kinds: tuple[Column, ...] = ()) -> Fit:
     """The same with T = size components for rows as they are, equal ones left apart."""
+    return fit_candidates(X, weight, family_from_data(settings.family, X, weight, kinds), size, settings, seed)
+
+
+def fit_candidates(X: Any, weight: np.ndarray, families: list[Family], size: int, settings: Any, seed: int) -> Fit:
+    """The same with the best of some families, by short fits."""
     rows = _Rows(X, weight, settings, seed, available_threads())
     with threadpool_limits(1):
-        return _from_scratch(rows, family_from_data(settings.family, X, weight, kinds), size)
+        return _from_scratch(rows, families, size)
 
 
 def fit_sample(X: Any, moments: Moments, n: int, settings: Any, seed: int) -> Fit:

@@ -243,7 +243,7 @@ class Family(ABC):
 
     def __repr__(self) -> str:
         with np.printoptions(precision=4, threshold=6, edgeitems=2):
-            inside = ", ".join(f"{key}={value!r}" for key, value in self.parameters().items())
+            inside = ", ".join(f"{key}={value!r}" for key, value in self.parameters().items() if value is not None)
         return f"{type(self).__name__}({inside})"
 
 

@@ -37,6 +37,7 @@ class Gaussian(StandardUnits):
     dof : degrees of freedom of the inverse Wishart, above d - 1.
     scale : (d, d) its scale matrix; a cluster's expected covariance is scale / (dof - d - 1).
     origin, unit : (d,) where statistics are taken about and in which units; they change rounding, never a value.
+    rounding : (d,) the step to which the values were recorded, 0 where they are exact; see `standard_units`.
 
     >>> family = Gaussian(mean=[0.0, 0.0], strength=0.1, dof=8.0, scale=[[1.0, 0.2], [0.2, 0.5]])
     >>> round(family.log_marginal([[0.1, -0.2], [0.3, 0.2]]), 6)
@@ -49,6 +50,7 @@ class Gaussian(StandardUnits):
     scale: Any
     origin: Any = None
     unit: Any = None
+    rounding: Any = None
 
     name: ClassVar[str] = "gaussian"
     needs_covariance: ClassVar[bool] = True
@@ -214,7 +216,9 @@ class Gaussian(StandardUnits):
             dof = d - 1.0 + math.exp(log_excess)
             rescaled = new_scale * (dof / self.dof) * to_units  # keeps the expected precision dof scale^-1
             centre_out = self.origin + self.unit * centre
-            return type(self)(centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit)
+            return type(self)(
+                centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit, self.rounding
+            )
 
         def loss(log_excess: float) -> float:
             return -float(weights @ at(log_excess).log_marginal_of(statistics))
@@ -248,7 +252,9 @@ class Gaussian(StandardUnits):
         factor[np.diag_indices(d)] = np.exp(np.diag(factor))
         scale = (factor @ factor.T) * np.outer(self.unit, self.unit)
         mean = self.origin + self.unit * theta[:d]
-        return type(self)(mean, math.exp(theta[d]), math.exp(theta[d + 1]) + d - 1.0, scale, self.origin, self.unit)
+        return type(self)(
+            mean, math.exp(theta[d]), math.exp(theta[d + 1]) + d - 1.0, scale, self.origin, self.unit, self.rounding
+        )
 
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
         d = self.n_features

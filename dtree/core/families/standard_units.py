@@ -2,6 +2,11 @@
 
 Taking statistics about an origin inside the data and in the data's own units keeps second moments from cancelling and
 products of variances from overflowing, whatever units the rows come in; changing variables adds -log(unit) per row.
+
+Values that were recorded to a step (whole numbers, tenths) are known up to half a step, so a row's square is on average
+larger by step^2 / 12 than that of what was written down. With `rounding` the statistics say so. A component can then
+not become infinitely thin where rows agree, and the marginal likelihood is a lower bound on the probability of the
+recorded values (per unit of step).
 """
 
 from abc import abstractmethod
@@ -16,8 +21,11 @@ from dtree.core.jit import kernel
 
 
 @kernel
-def statistics_of_rows(X, origin, unit, all_products):
-    """[1, z (d), z**2 (d)] of each row, z = (x - origin) / unit; or z_a z_b for all a <= b in place of the squares."""
+def statistics_of_rows(X, origin, unit, extra, all_products):
+    """[1, z (d), z**2 (d)] of each row, z = (x - origin) / unit; or z_a z_b for all a <= b in place of the squares.
+
+    `extra` (d,) is added to the squares.
+    """
     n, d = X.shape
     out = np.empty((n, 1 + d + (d * (d + 1) // 2 if all_products else d)))
     for i in range(n):
@@ -30,6 +38,8 @@ def statistics_of_rows(X, origin, unit, all_products):
             left = row[1 + a]
             for b in range(a, d if all_products else a + 1):
                 row[position] = left * row[1 + b]
+                if a == b:
+                    row[position] += extra[a]
                 position += 1
     return out
 
@@ -40,17 +50,21 @@ class StandardUnits(Family):
     mean: Any
     origin: Any
     unit: Any
+    rounding: Any
 
     def _set(self, d: int, **values: Any) -> None:
         """Keep the constructor's arguments; a missing origin is the mean."""
         values["mean"] = feature_vector(self.mean, d, "mean")
         values["origin"] = feature_vector(values["mean"] if self.origin is None else self.origin, d, "origin")
         values["unit"] = feature_vector(values["unit"] if self.unit is None else self.unit, d, "unit")
+        if self.rounding is not None:
+            values["rounding"] = feature_vector(self.rounding, d, "rounding")
         for key, value in values.items():
             object.__setattr__(self, key, value)
 
     def statistics(self, X: Any) -> np.ndarray:
-        return statistics_of_rows(self.kept_rows(X), self.origin, self.unit, self.needs_covariance)
+        rows, steps = self.kept_rows(X), np.zeros(self.n_features) if self.rounding is None else self.rounding
+        return statistics_of_rows(rows, self.origin, self.unit, (steps / self.unit) ** 2 / 12.0, self.needs_covariance)
 
     @abstractmethod
     def _squares(self, statistics: np.ndarray) -> np.ndarray:

@@ -1,0 +1,194 @@
+"""How deep the density falls between two components of a mixture, measured on the rows themselves.
+
+Every pair of components has a line: a linear coordinate of a row that tells the two apart best. The rows of the two
+components, counted in narrow bins along their line, show whether there is a valley between them. The mixture alone
+cannot tell: two Gaussians side by side under an even stretch of rows have a dip between their bumps that the rows do
+not have. So the valley that two bumps would leave is compared with the same curve filled up to the lower rim:
+
+    density(u) proportional to exp(filled(u) - s drop(u)),    s = 1: the valley of two bumps, s = 0: none
+
+s is found by maximum likelihood from the rows between the two centres, and the depth that counts is the smallest that
+the rows do not contradict (a lower confidence bound by the likelihood ratio). Few rows support no valley.
+
+What is kept of the rows is additive, so any number of rows takes one pass, and the pass can be shared out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dtree.core.jit import kernel
+
+BINS = 96
+_LOW, _HIGH = -0.25, 1.25  # where the bins end; the centres of the two components are at 0 and 1
+DEVIATIONS = 1.5  # of the lower bound: a valley that is not there is believed in one case of fifteen; see levels
+_STEPS = 60  # values of s that are tried; the last is 3, beyond which a deeper valley changes nothing
+_SMALLEST_S, _LARGEST_S = 0.01, 3.0
+
+
+class Lines(NamedTuple):
+    """A line for each pair i < j of k components, in the order (0, 1), (0, 2), ..., (1, 2), ...; q features."""
+
+    directions: np.ndarray  # (p, q)
+    low: np.ndarray  # (p,) where the centre of j is
+    scale: np.ndarray  # (p,) one over the distance to the centre of i; 0 for a pair with one centre
+
+
+class PairSums(NamedTuple):
+    """What rows add up to: how they lie along the lines. Two of them, for the rows of even and of odd number."""
+
+    histogram: np.ndarray  # (2, p, BINS) rows of both components between the ends of the bins
+    moments: np.ndarray  # (2, p, 2, 3) of the rows of i and of j: number, sum and sum of squares of their places
+
+    def __add__(self, other: PairSums) -> PairSums:  # type: ignore[override]
+        return PairSums(self.histogram + other.histogram, self.moments + other.moments)
+
+    def together(self) -> tuple[np.ndarray, np.ndarray]:
+        """Histogram (p, BINS) and moments (p, 2, 3) of all rows."""
+        return self.histogram.sum(axis=0), self.moments.sum(axis=0)
+
+
+def lines_between(centres: np.ndarray, directions: np.ndarray) -> Lines:
+    """Lines along directions (p, q) through centres (k, q); 'along' must point from j towards i.
+
+    >>> lines_between(np.array([[2.0], [0.0]]), np.array([[1.0]])).scale.tolist()
+    [0.5]
+    """
+    i, j = np.triu_indices(centres.shape[0], 1)
+    low = np.einsum("pq,pq->p", directions, centres[j])
+    length = np.einsum("pq,pq->p", directions, centres[i]) - low
+    known = np.isfinite(length) & (length > 0)
+    return Lines(
+        np.ascontiguousarray(np.where(known[:, None], directions, 0.0)),
+        np.where(known, low, 0.0),
+        np.where(known, 1.0 / np.where(known, length, 1.0), 0.0),
+    )
+
+
+def no_rows(pairs: int) -> PairSums:
+    """The sums of no rows."""
+    return PairSums(np.zeros((2, pairs, BINS)), np.zeros((2, pairs, 2, 3)))
+
+
+class Labelled(NamedTuple):
+    """Rows of which it is known where they belong."""
+
+    points: np.ndarray  # (n, q) features
+    labels: np.ndarray  # (n,) int64, components; a row of -1 is left out
+    weight: np.ndarray  # (n,)
+    first_row: int  # number of the first of them in the data
+
+
+def add_rows(lines: Lines, rows: Labelled, k: int) -> PairSums:
+    """What rows of k components add to the sums."""
+    sums = no_rows(lines.low.shape[0])
+    _add_rows(lines, rows, k, sums.histogram, sums.moments)
+    return sums
+
+
+@kernel
+def _add_rows(lines, rows, k, histogram, moments):
+    points, labels = rows.points, rows.labels
+    q = points.shape[1]
+    width = (_HIGH - _LOW) / BINS
+    for row in range(points.shape[0]):
+        own = labels[row]
+        if own < 0:
+            continue
+        half, weight = (rows.first_row + row) % 2, rows.weight[row]
+        for other in range(k):
+            if other == own:
+                continue
+            i, j = min(own, other), max(own, other)
+            pair = i * k - i * (i + 1) // 2 + j - i - 1
+            place = -lines.low[pair]
+            for feature in range(q):
+                place += lines.directions[pair, feature] * points[row, feature]
+            place *= lines.scale[pair]
+            side = 0 if own == i else 1
+            moments[half, pair, side, 0] += weight
+            moments[half, pair, side, 1] += weight * place
+            moments[half, pair, side, 2] += weight * place * place
+            where = (place - _LOW) / width
+            if 0.0 <= where < BINS:
+                histogram[half, pair, int(where)] += weight
+
+
+def depths(histogram: np.ndarray, moments: np.ndarray, deviations: float = DEVIATIONS) -> np.ndarray:
+    """How deep (p,) the valley of each pair is at least, in nats below the lower of its two peaks."""
+    grid = np.concatenate([[0.0], np.geomspace(_SMALLEST_S, _LARGEST_S, _STEPS)])
+    return _depths(histogram, moments, grid, 0.5 * deviations**2)
+
+
+@kernel
+def _depths(histogram, moments, grid, allowed):
+    out = np.zeros(histogram.shape[0])
+    curve, drop = np.empty(BINS), np.empty(BINS)
+    for pair in range(histogram.shape[0]):
+        upper, lower = moments[pair, 0], moments[pair, 1]
+        if upper[0] < 2 or lower[0] < 2:
+            continue
+        a, b = upper[1] / upper[0], lower[1] / lower[0]
+        spread_a = math.sqrt(max(upper[2] / upper[0] - a * a, 0.0))
+        spread_b = math.sqrt(max(lower[2] / lower[0] - b * b, 0.0))
+        widest = max(spread_a, spread_b)
+        if not (a > b and widest > 0.0):
+            continue
+        # A component of equal rows is a needle; it gets some width so that its logarithm is a number.
+        spread_a, spread_b = max(spread_a, 1e-3 * widest), max(spread_b, 1e-3 * widest)
+        width = (_HIGH - _LOW) / BINS
+        first = max(0, int((b - _LOW) / width))
+        last = min(BINS - 1, int((a - _LOW) / width))
+        if last - first < 2:
+            continue
+        log_a, log_b = math.log(upper[0] / spread_a), math.log(lower[0] / spread_b)
+        for bin in range(first, last + 1):
+            place = min(max(_LOW + (bin + 0.5) * width, b), a)
+            from_a = log_a - 0.5 * ((place - a) / spread_a) ** 2
+            from_b = log_b - 0.5 * ((place - b) / spread_b) ** 2
+            high = max(from_a, from_b)
+            curve[bin] = high + math.log1p(math.exp(min(from_a, from_b) - high))
+        out[pair] = _bounded_depth(curve, drop, histogram[pair], first, last, grid, allowed)
+    return out
+
+
+@kernel
+def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
+    """The smallest depth of the valley in curve[first..last] that the counts do not contradict."""
+    highest = -np.inf
+    for bin in range(first, last + 1):  # the rim on the left
+        highest = max(highest, curve[bin])
+        drop[bin] = highest
+    highest = -np.inf
+    deepest = 0.0
+    for bin in range(last, first - 1, -1):  # the lower of both rims
+        highest = max(highest, curve[bin])
+        drop[bin] = min(drop[bin], highest) - curve[bin]
+        deepest = max(deepest, drop[bin])
+    if deepest <= 1e-9:
+        return 0.0
+    while first < last and drop[first + 1] <= 0.0:
+        first += 1
+    while last > first and drop[last - 1] <= 0.0:
+        last -= 1
+    rows, seen = 0.0, 0.0
+    for bin in range(first, last + 1):
+        rows += counts[bin]
+        seen += counts[bin] * drop[bin]
+    log_likelihood = np.empty(grid.shape[0])
+    for s in range(grid.shape[0]):
+        top = -np.inf
+        for bin in range(first, last + 1):
+            top = max(top, curve[bin] + (1.0 - grid[s]) * drop[bin])
+        total = 0.0
+        for bin in range(first, last + 1):
+            total += math.exp(curve[bin] + (1.0 - grid[s]) * drop[bin] - top)
+        log_likelihood[s] = -grid[s] * seen - rows * (top + math.log(total))
+    best = log_likelihood.max()
+    for s in range(grid.shape[0]):
+        if best - log_likelihood[s] <= allowed:
+            return deepest * grid[s]
+    return 0.0

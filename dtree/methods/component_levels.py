@@ -1,0 +1,167 @@
+"""The tree over the components of a fitted mixture, from what one pass over the rows adds up to.
+
+`lines_of` and `features_of` say along which lines rows are counted, for any family; `found_levels` makes the tree of
+the counts and cuts it.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtree.core.families import DiagonalGaussian, Family, Gaussian
+from dtree.core.levels import (
+    COMPONENTS,
+    SMALLEST,
+    LevelTree,
+    canonical_by_size,
+    chosen_level,
+    level_tree,
+    pair_matrix,
+    stability,
+)
+from dtree.core.valleys import DEVIATIONS, Lines, PairSums, depths, lines_between
+from dtree.variational.mixture import Mixture
+
+# A bound from half of the rows is wider than that from all of them; with so many deviations it is as wide.
+_DEVIATIONS_OF_HALF = DEVIATIONS / np.sqrt(2.0)
+
+
+class Look(NamedTuple):
+    """What one pass over the rows finds out about the components that hold any."""
+
+    pairs: PairSums
+    rows: np.ndarray  # (m,) weight of the rows of each
+    log_density: np.ndarray  # (m,) sum over them
+
+
+class Found(NamedTuple):
+    """The tree over components, where it is cut, and what follows for them."""
+
+    held: np.ndarray  # (m,) components of the mixture
+    leaf_of: np.ndarray  # (T,) the leaf of every component of the mixture, -1 for one without rows
+    tree: LevelTree
+    level: float
+    leaf_clusters: np.ndarray  # (m,)
+    stability: np.ndarray  # (k,)
+    density: np.ndarray  # (m,)
+
+
+def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: float | str) -> Found:
+    """The tree over the components that hold rows, and its cut."""
+    full = seen.rows > 0
+    held, k = counted[full], counted.shape[0]
+    size = seen.rows[full]
+    host = hosts(mixture, held, size)
+    peaks = peaks_of(mixture, held)
+
+    def tree_from(histogram: np.ndarray, moments: np.ndarray, deviations: float) -> LevelTree:
+        depth = pair_matrix(depths(histogram, moments, deviations), k)[np.ix_(full, full)]
+        return level_tree(peaks, depth, np.rint(size), host)
+
+    tree = tree_from(*seen.pairs.together(), DEVIATIONS)
+    if isinstance(wanted, str):
+        level = chosen_level(tree) if wanted == "auto" else COMPONENTS
+    else:
+        level = float(wanted)
+    labels = canonical_by_size(tree.cut(level=level), size)
+    halves = [
+        tree_from(histogram, moments, _DEVIATIONS_OF_HALF).cut(level=level)
+        for histogram, moments in zip(seen.pairs.histogram, seen.pairs.moments)
+    ]
+    leaf_of = np.full(mixture.counts.shape[0], -1, dtype=np.int64)
+    leaf_of[held] = np.arange(held.shape[0])
+    density = seen.log_density[full] / size
+    return Found(held, leaf_of, tree, level, labels, stability(labels, halves, size), density)
+
+
+def hosts(mixture: Mixture, held: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """For each of the components `held` (m,) the one it belongs to: itself, or, with too few rows to show a valley, the
+    one of the others that gives its centre the highest density."""
+    m = held.shape[0]
+    host, large = np.arange(m), np.flatnonzero(size >= SMALLEST)
+    if large.size == 0:
+        large = np.array([int(np.argmax(size))])
+    small = np.setdiff1d(host, large)
+    if small.size:
+        family, statistics = mixture.family, mixture.statistics[held]
+        centres = centres_of(family, statistics[small])
+        if centres is None:  # no point stands for such a component: where its rows would be most at home together
+            joined = np.array(
+                [[log_gain(family, own, other) for other in statistics[large]] for own in statistics[small]]
+            )
+        else:
+            joined = family.log_predictive_of(centres, statistics[large])
+        host[small] = large[np.argmax(joined + np.log(size[large]), axis=1)]
+    return host
+
+
+def log_gain(family: Family, own: np.ndarray, other: np.ndarray) -> float:
+    """Log density of the rows of one component given those of another, from their statistics (s,)."""
+    together, alone = family.soft_log_marginal_of(np.vstack([own + other, other]))
+    return float(together - alone)
+
+
+def centres_of(family: Family, statistics: np.ndarray) -> np.ndarray | None:
+    """Means (k, d) of Gaussian components, None for other families."""
+    if isinstance(family, Gaussian | DiagonalGaussian):
+        return family.posterior_means(statistics)["means"]
+    return None
+
+
+def peaks_of(mixture: Mixture, held: np.ndarray) -> np.ndarray:
+    """Log density (m,) of each component at its own top, its weight included; all the same where there are no tops.
+
+    The density of the others at that place does not count: a broad background may have its centre inside a group.
+    """
+    statistics = mixture.statistics[held]
+    centres = centres_of(mixture.family, statistics)
+    if centres is None:
+        return np.zeros(held.shape[0])
+    own = [
+        mixture.family.log_predictive_of(centre[None], each[None])[0, 0] for centre, each in zip(centres, statistics)
+    ]
+    return np.array(own) + np.log(mixture.weights()[held])
+
+
+def occupied_by(mixture: Mixture) -> np.ndarray:
+    """Components (k,) that may hold rows, in decreasing size."""
+    order = mixture.by_size
+    return order[mixture.counts[order] > 1e-6]
+
+
+def lines_of(mixture: Mixture, held: np.ndarray) -> Lines:
+    """The line that tells each two components apart best.
+
+    For Gaussians the linear discriminant of the two; for any other family the difference of the two scores, of which
+    `features_of` gives one per component.
+    """
+    family, statistics = mixture.family, mixture.statistics[held]
+    k = held.shape[0]
+    i, j = np.triu_indices(k, 1)
+    if not isinstance(family, Gaussian | DiagonalGaussian):
+        directions = np.zeros((i.shape[0], k))
+        directions[np.arange(i.shape[0]), i], directions[np.arange(i.shape[0]), j] = 1.0, -1.0
+        mean = statistics / np.maximum(statistics[:, :1], 1e-300)
+        return lines_between(mean @ mixture.state.coefficients[held].T, directions)
+    found = family.posterior_means(statistics)
+    centres = (found["means"] - family.origin) / family.unit
+    if isinstance(family, Gaussian):
+        covariance = found["covariances"] / np.outer(family.unit, family.unit)
+        directions = np.empty((i.shape[0], centres.shape[1]))
+        for first in range(k - 1):  # a row of pairs at a time: k^2 matrices of d^2 numbers would fill the memory
+            own = slice(first * k - first * (first + 1) // 2, (first + 1) * k - (first + 1) * (first + 2) // 2)
+            shift = centres[first] - centres[first + 1 :]
+            directions[own] = np.linalg.solve(covariance[first] + covariance[first + 1 :], shift[:, :, None])[:, :, 0]
+    else:
+        variance = found["variances"] / family.unit**2
+        directions = (centres[i] - centres[j]) / (variance[i] + variance[j])
+    return lines_between(centres, directions)
+
+
+def features_of(mixture: Mixture, held: np.ndarray, rows: Any) -> np.ndarray:
+    """What lines run through: Gaussian rows (n, d) in standard units, or scores (n, k) of the components."""
+    family = mixture.family
+    if isinstance(family, Gaussian | DiagonalGaussian):
+        return np.ascontiguousarray(family.points(rows))
+    features = family.statistics_of_kept(family.kept_rows(rows))
+    return np.ascontiguousarray(features @ mixture.state.coefficients[held].T)

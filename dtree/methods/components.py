@@ -1,0 +1,138 @@
+"""The components of a mixture that someone gets who sets nothing: the best of several variational fits, by the bound.
+
+What differs between the fits is the structure (one covariance matrix per component, or independent columns) and where
+they start: from k-means with few or many centres, or from the clusters that Bayes K-means finds greedily. Greedy
+clusters follow curved groups that k-means cannot see; from there rows still move. Every fit then learns the family's
+hyperparameters from its own components, in turn with them, while the bound rises.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from scipy import sparse
+
+from dtree.core.columns import Column
+from dtree.core.families import Family, Gaussian, moments_of
+from dtree.core.families.standard_units import StandardUnits
+from dtree.core.partition import canonical_labels
+from dtree.kmeans.defaults import model_for
+from dtree.kmeans.greedy import improved_kmeans
+from dtree.kmeans.passes import START_STREAM, stream
+from dtree.methods.variational import Settings
+from dtree.variational.defaults import family_from_data
+from dtree.variational.fitting import Fit
+from dtree.variational.whole import fit_candidates, fit_rows, go_on
+
+_MOST_COMPONENTS = 100  # pairs of components, and what is kept of each pair, grow with the square
+_ROWS_PER_COMPONENT = 4  # on average at least, or there are as many parameters as rows
+_SPARE = 10  # components that a fit may open besides those it starts from
+_GREEDY_FEATURES = 5  # curved groups are seen in few dimensions; in more, choosing a model for this start takes longest
+_EVERY_SHARE = 2  # of the assumed shares of variance within components: what lies between is learned afterwards
+_ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
+
+
+def truncation_for(n: int, d: int, structure: str | Family) -> int:
+    """Most components that n rows of d features can tell apart; a covariance matrix needs d + 1 rows to be seen."""
+    full = structure == "gaussian" or isinstance(structure, Gaussian)
+    each = max(_ROWS_PER_COMPONENT, d + 1) if full else _ROWS_PER_COMPONENT
+    return max(2, min(_MOST_COMPONENTS, n // each, n))
+
+
+def settings_of(family: Any, alpha: float, truncation: int, init: Any = "auto") -> Settings:
+    """How one of the fits is made."""
+    return Settings(variant="TSB", family=family, alpha=alpha, truncation=truncation, init=init)
+
+
+def structures_of(asked: Any, meant: str | Family) -> tuple[str | Family, ...]:
+    """The structures that compete: two for plain numbers when nothing was asked for, else what was."""
+    return ("gaussian", "gaussian-diag") if asked == "auto" and meant == "gaussian" else (meant,)
+
+
+def in_own_order(X: Any, weight: np.ndarray, full: bool) -> tuple[Any, np.ndarray]:
+    """Distinct rows with their weights, in an order that depends on the values alone.
+
+    So neither the order of the rows nor, for plain numbers (`full`), that of the columns or their units changes what
+    random numbers meet: such rows are ordered by their distance from the mean in the data's own metric.
+    """
+    held = weight > 0
+    if sparse.issparse(X):
+        return X[held], weight[held]
+    distinct, which = np.unique(X[held], axis=0, return_inverse=True)
+    weight = np.bincount(which.ravel(), weight[held])
+    if full:
+        centred = distinct - weight @ distinct / weight.sum()
+        metric = np.linalg.pinv((centred * weight[:, None]).T @ centred / weight.sum(), hermitian=True)
+        order = np.argsort(np.einsum("na,ab,nb->n", centred, metric, centred), kind="stable")
+        distinct, weight = distinct[order], weight[order]
+    return np.ascontiguousarray(distinct), weight
+
+
+def recorded_steps(X: np.ndarray) -> np.ndarray:
+    """The step (d,) to which each column of X (n, d) was recorded: 0 unless all its values are multiples of one.
+
+    >>> recorded_steps(np.array([[0.3, 1.0], [0.1, 2.5], [0.2, 2.0], [0.3, 0.12345]])).round(3).tolist()
+    [0.1, 0.0]
+    """
+    steps = np.zeros(X.shape[1])
+    for feature, column in enumerate(X.T):
+        values = np.unique(column)
+        if 1 < values.shape[0] < X.shape[0]:  # a step shows in values that come again
+            places = (values - values[0]) / np.diff(values).min()
+            if np.all(np.abs(places - np.rint(places)) < 1e-4):  # numbers with two digits are not exact in base two
+                steps[feature] = np.diff(values).min()
+    return steps
+
+
+def fit_components(
+    X: Any, weight: np.ndarray, structures: tuple[str | Family, ...], kinds: tuple[Column, ...], alpha: float, seed: int
+) -> Fit:
+    """The fit with the highest bound to rows X (n, d) of weights (n,)."""
+    full = "gaussian" in structures
+    X, weight = in_own_order(X, weight, full)
+    fits = [fit for structure in structures for fit in _from_centres(X, weight, structure, kinds, alpha, seed)]
+    if full and X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
+        fits.append(_from_greedy_clusters(X, weight, alpha, seed))
+    return max(fits, key=lambda fit: fit.elbo)
+
+
+def _from_centres(
+    X: Any, weight: np.ndarray, structure: str | Family, kinds: tuple[Column, ...], alpha: float, seed: int
+) -> Iterator[Fit]:
+    settings = settings_of(structure, alpha, truncation_for(X.shape[0], X.shape[1], structure))
+    families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
+    if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
+        steps = recorded_steps(X)
+        families = [replace(family, rounding=steps) for family in families]  # type: ignore[type-var]
+    fit = fit_candidates(X, weight, families, int(settings.truncation or 2), settings, seed)
+    yield fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
+
+
+def _from_greedy_clusters(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int) -> Fit:
+    moments = moments_of(X, True, weight)
+    model = model_for("gaussian", "dp", moments, X, seed, 1.0, weight)
+    model = replace(model, family=replace(model.family, rounding=recorded_steps(X)))  # type: ignore[type-var]
+    atoms = model.atoms(X, weight)
+    order = stream(seed, START_STREAM, 0, 0).permutation(X.shape[0])
+    labels = canonical_labels(improved_kmeans(model, atoms, order).labels)
+    size = max(2, min(X.shape[0], int(labels.max()) + 1 + _SPARE))
+    settings = settings_of(model.family, alpha, size, labels)
+    return fit_rows(X, weight, size, settings, seed)
+
+
+def _learned(X: Any, weight: np.ndarray, settings: Settings, seed: int, best: Fit) -> Fit:
+    """The fit with hyperparameters learned from its own components, while that raises the bound."""
+    settings = msgspec.structs.replace(settings, split_merge=min(settings.split_merge, 4))
+    for _ in range(_ROUNDS):
+        held = best.sums.statistics[best.sums.counts >= 0.5]
+        whole = np.vstack([held, best.sums.statistics.sum(axis=0)])
+        family = best.rule.family.refined(whole, np.append(np.ones(held.shape[0]), 0.0))
+        if family is best.rule.family:
+            break
+        fit = go_on(X, weight, settings, seed, replace(best, rule=replace(best.rule, family=family)))
+        if fit.elbo < best.elbo + 0.1:  # a tenth of a nat is no reason to go on
+            break
+        best = fit
+    return best

@@ -1,0 +1,241 @@
+"""The method for someone who sets nothing: components by evidence, then the clusters that they make up.
+
+Up to `sample_rows` rows are fitted whole; of more rows a sample, and a few passes over all rows go on from there. One
+more pass counts how the rows of every two components lie between them (`core.valleys`), from which the tree over the
+components and the level at which it is cut follow (`core.levels`); the last pass writes what is known of every row.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from dtree.core.families import has_holes, resolve
+from dtree.core.levels import Level, LevelTree, offered_levels, reason_for
+from dtree.core.model import Model
+from dtree.core.recent import Recent
+from dtree.core.valleys import Labelled, add_rows
+from dtree.methods import variational as vb
+from dtree.methods.component_levels import Found, Look, features_of, found_levels, lines_of, occupied_by
+from dtree.methods.components import fit_components, structures_of
+from dtree.methods.contract import Job, Workers
+from dtree.methods.facts import Facts
+from dtree.methods.settings import AUTO, FAMILY, option
+from dtree.methods.survey import fingerprint, kinds_of, resolved, survey_of
+from dtree.methods.tree_clustering_facts import facts_of
+from dtree.methods.whole_rows import limits
+from dtree.variational.mixture import Mixture
+from dtree.variational.steps import bound
+from dtree.variational.threads import one_blas_thread
+from dtree.variational.whole import checked_weight
+
+_RAW_LEAVES, _RAW_DENSITY = "passes/raw-leaves", "passes/raw-density"
+_lines = Recent(2)  # by run and pass
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How clusters are found; see `dtree.TreeClustering`."""
+
+    level: Annotated[
+        float | str,
+        option("How deep a valley between two clusters is: auto, components (nothing is joined), or a number of nats."),
+    ] = "auto"
+    family: FAMILY = AUTO
+    alpha: Annotated[float, option("Concentration: more means more components.")] = 1.0
+    max_iter: Annotated[int, option("Most passes over the data that move components.", ge=1)] = 4
+    tol: Annotated[float, option("Stop when a pass changes the bound by less than this per row.", ge=0.0)] = 1e-3
+    # Fits of so many rows of ten features take a second. More rows show finer components, but the same valleys.
+    sample_rows: Annotated[int, option("More rows are fitted in passes that start from so many of them.", ge=2)] = 5000
+
+    learn_alpha = False
+
+    def check(self) -> None:
+        """One sentence (ValueError) about the first value that makes no sense, whatever the data."""
+        if not (np.isfinite(self.alpha) and self.alpha > 0):
+            raise ValueError(f"alpha must be a positive number, got {self.alpha!r}")
+        if isinstance(self.level, str) and self.level not in ("auto", "components"):
+            raise ValueError(f"level must be 'auto', 'components' or a depth in nats, got {self.level!r}")
+        if not isinstance(self.level, str) and not self.level >= 0:
+            raise ValueError(f"level must be at least 0, got {self.level!r}")
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """Components, the tree over them, and the level at which it is cut."""
+
+    components: vb.Fitted
+    held: np.ndarray  # (m,) the components of the mixture that hold rows, the leaves of the tree
+    left: np.ndarray  # (m-1,)
+    right: np.ndarray  # (m-1,)
+    size: np.ndarray  # (2m-1,) rows
+    depth: np.ndarray  # (m-1,)
+    level: float
+    leaf_clusters: np.ndarray  # (m,)
+    stability: np.ndarray  # (k,) how well each cluster is found again on half of the rows
+    confidence: np.ndarray  # (k,) mean probability of the rows of a cluster to belong to it
+    density: np.ndarray  # (m,) mean log density of the rows of each component
+
+    @property
+    def columns(self) -> np.ndarray:
+        """The columns (d',) that the model uses."""
+        return self.components.columns
+
+    @property
+    def model(self) -> Model:
+        """Family and prior as other methods know them."""
+        return self.components.model
+
+    @property
+    def mixture(self) -> Mixture:
+        """The components."""
+        return self.components.mixture
+
+    @property
+    def tree(self) -> LevelTree:
+        """The tree over the components."""
+        return LevelTree(self.left, self.right, self.size, self.depth)
+
+    @property
+    def levels(self) -> list[Level]:
+        """The cuts of the tree that are worth a look."""
+        return offered_levels(self.tree, self.level)
+
+    @property
+    def reason(self) -> str:
+        """Why the tree is cut where it is."""
+        return reason_for(self.tree, self.level)
+
+    @property
+    def log_evidence_bound(self) -> float:
+        """The variational bound on the log evidence."""
+        return float(self.components.trace[-1])
+
+
+class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
+    """Components by evidence, joined where the density has no valley between them."""
+
+    name = "tree-clustering"
+    estimator = "TreeClustering"
+    command = "fit"
+    leaf_rows = "leaves"
+
+    def tiny(self, settings: Any) -> Any:
+        return msgspec.structs.replace(settings, max_iter=1, sample_rows=12)
+
+    def prepare(self, job: Job, workers: Workers) -> vb.Prepared:
+        settings, weight = job.settings, checked_weight(job.weight, job.n)
+        if weight.sum() < 2:
+            raise ValueError(f"there is nothing to cluster in n_samples = {job.n} (1 sample): give at least 2 rows")
+        whole = job.n <= settings.sample_rows or job.weight is not None
+        survey = survey_of(job, workers, settings.family, 1 if whole else settings.sample_rows)
+        meant, mark = resolved(job, settings.family, survey), fingerprint(job.source, survey)
+        if whole:
+            columns = meant.columns
+            if not np.all(weight > 0):  # what varies only in rows that do not count says nothing
+                rows = job.source.load()[weight > 0]
+                columns = resolve(settings.family, kinds_of(job.source), *limits(rows), has_holes(rows)).columns
+            return vb.Prepared(columns, mark, None)
+        sample = vb.used_floats(survey.sample, meant.columns)
+        ones, structures = np.ones(sample.shape[0]), structures_of(settings.family, meant.family)
+        with one_blas_thread():
+            fit = fit_components(sample, ones, structures, meant.kinds, settings.alpha, job.seed)
+        sums = fit.sums.scaled(job.n / fit.sums.rows)
+        return vb.Prepared(meant.columns, mark, Mixture.of(sums, fit.rule))
+
+    def start(self, job: Job, workers: Workers) -> vb.State:
+        first, settings = job.prepared.first, job.settings
+        if first is not None:
+            return vb.State(first, True, [], [], False)
+        rows, weight = job.source.load(), checked_weight(job.weight, job.n)
+        held = rows[weight > 0]
+        meant = resolve(settings.family, kinds_of(job.source), *limits(held), has_holes(held))
+        rows, structures = vb.used_floats(rows, job.prepared.columns), structures_of(settings.family, meant.family)
+        with one_blas_thread():
+            fit = fit_components(rows, weight, structures, meant.kinds, settings.alpha, job.seed)
+        return vb.State(Mixture.of(fit.sums, fit.rule), True, fit.trace, [], fit.converged, whole=True)
+
+    def finish(self, job: Job, workers: Workers, state: vb.State) -> Any:
+        number, chunks, components = state.number, job.chunks, state.mixture.counts.shape[0]
+        job.store.create_rows(_RAW_LEAVES, job.n, job.chunk_rows, np.int32, -1)
+        job.store.create_rows(_RAW_DENSITY, job.n, job.chunk_rows, np.float64, np.nan)
+        seen = workers.map_reduce(look_task, [(job, number, chunk) for chunk in chunks], combine_looks_task)
+        found = found_levels(state.mixture, occupied_by(state.mixture), seen, job.settings.level)
+        job.store.create_rows("leaves", job.n, job.chunk_rows, np.int32, -1)
+        for name, kind, fill in (("labels", np.int32, -1), ("confidence", np.float32, np.nan)):
+            job.store.create_rows(name, job.n, job.chunk_rows, kind, fill)
+        job.store.create_rows("outlier_score", job.n, job.chunk_rows, np.float32, np.nan)
+        told = sum(workers.run(label_task, [(job, number, found, chunk) for chunk in chunks]))
+        shown = np.concatenate([found.held, np.setdiff1d(np.arange(components), found.held)])
+        if not state.bounds:
+            state = msgspec.structs.replace(state, bounds=[bound(state.mixture.sums, state.mixture.rule)])
+        mixture = vb.fitted_of(state, job.prepared.columns, shown, found.held.shape[0], False)
+        tree, k = found.tree, found.stability.shape[0]
+        return Fitted(
+            mixture, found.held, tree.left, tree.right, tree.size, tree.depth, found.level, found.leaf_clusters,
+            found.stability, told[:k] / np.maximum(told[k:], 1e-300), found.density,
+        )  # fmt: skip
+
+    def predict(self, fitted: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        rows, mixture = vb.used_floats(rows, fitted.columns), fitted.mixture
+        with one_blas_thread():
+            return fitted.leaf_clusters[mixture.best(rows, fitted.held)], mixture.log_density(rows, fitted.held)
+
+    def check(self, fitted: Any, header: Any) -> None:
+        super().check(fitted.components, header)
+        fitted.tree.validate()
+        m, most = fitted.tree.n_leaves, fitted.mixture.counts.shape[0]
+        if fitted.held.shape != (m,) or np.unique(fitted.held).size != m or fitted.held.min() < 0:
+            raise ValueError("its leaves are not components")
+        if fitted.held.max() >= most or fitted.leaf_clusters.shape != (m,) or fitted.density.shape != (m,):
+            raise ValueError("its components are not each in a cluster")
+        found = np.unique(fitted.leaf_clusters)
+        if not np.array_equal(found, np.arange(found.shape[0])) or fitted.stability.shape != found.shape:
+            raise ValueError("its clusters are not numbered 0, 1, 2, ...")
+
+    def facts(self, fitted: Any, row_leaf: np.ndarray | None) -> Facts:
+        return facts_of(fitted, row_leaf)
+
+
+# What workers do -----------------------------------------------------------------------------------------------------
+
+
+def look_task(job: Job, number: int, chunk: int) -> Look:
+    """Count how the rows of a chunk lie between components, and write where they belong."""
+    mixture, rows, start = job.state(number).mixture, vb.chunk_rows(job, chunk), job.bounds(chunk)[0]
+    weight = np.ones(rows.shape[0]) if job.weight is None else checked_weight(job.weight, job.n)
+    with one_blas_thread():
+        held = occupied_by(mixture)
+        lines = _lines.get((job.run_id, number), lambda: lines_of(mixture, held))
+        best, density = mixture.best(rows, held), mixture.log_density(rows, held)
+        features = features_of(mixture, held, rows)
+    job.store.write_rows(_RAW_LEAVES, start, held[best].astype(np.int32))
+    job.store.write_rows(_RAW_DENSITY, start, density)
+    pairs = add_rows(lines, Labelled(features, best.astype(np.int64), weight, start), held.shape[0])
+    k = held.shape[0]
+    return Look(pairs, np.bincount(best, weight, minlength=k), np.bincount(best, weight * density, minlength=k))
+
+
+def combine_looks_task(parts: Sequence[Look]) -> Look:
+    """Add what up to eight chunks or groups of chunks found, in order."""
+    return reduce(lambda a, b: Look(a.pairs + b.pairs, a.rows + b.rows, a.log_density + b.log_density), parts)
+
+
+def label_task(job: Job, number: int, found: Found, chunk: int) -> np.ndarray:
+    """Write what is known of every row of a chunk; returns summed confidence and number of rows of clusters (2k,)."""
+    mixture, rows, (start, stop) = job.state(number).mixture, vb.chunk_rows(job, chunk), job.bounds(chunk)
+    leaves = found.leaf_of[job.store.read_rows(_RAW_LEAVES, start, stop)]
+    if leaves.min(initial=0) < 0:
+        raise ValueError(f"labels of rows {start} to {stop - 1} are missing in {job.store.location}: it is damaged")
+    labels, k = found.leaf_clusters[leaves], found.stability.shape[0]
+    with one_blas_thread():
+        shares = mixture.responsibilities(rows, found.held)
+    member = np.zeros((found.held.shape[0], k))
+    member[np.arange(found.held.shape[0]), found.leaf_clusters] = 1.0
+    confidence = np.minimum((shares @ member)[np.arange(labels.shape[0]), labels] / shares.sum(axis=1), 1.0)
+    oddness = found.density[leaves] - job.store.read_rows(_RAW_DENSITY, start, stop)
+    job.store.write_rows("leaves", start, leaves.astype(np.int32))
+    job.store.write_rows("labels", start, labels.astype(np.int32))
+    job.store.write_rows("confidence", start, confidence.astype(np.float32))
+    job.store.write_rows("outlier_score", start, oddness.astype(np.float32))
+    return np.concatenate([np.bincount(labels, confidence, minlength=k), np.bincount(labels, minlength=k)])

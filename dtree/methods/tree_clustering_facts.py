@@ -1,0 +1,52 @@
+"""What `info`, the console and the report say of clusters made up of components."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtree.core.levels import Level
+from dtree.core.shape import Shape
+from dtree.methods.facts import Facts, counted
+
+if TYPE_CHECKING:
+    from dtree.methods.tree_clustering import Fitted
+
+
+def levels_frame(levels: list[Level]) -> Any:
+    """The levels as a data frame, coarsest first."""
+    import pandas
+
+    table = pandas.DataFrame(levels, columns=list(Level._fields))
+    return table.rename(columns={"depth": "shallowest_valley", "smallest": "smallest_share"})
+
+
+def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
+    """The facts of a fit and, where known, the component (n,) of each row."""
+    tree, mixture, k = fitted.tree, fitted.mixture, int(fitted.leaf_clusters.max()) + 1
+    m = tree.n_leaves
+    made_of = "" if m == k else f" made up of {counted(m, 'component')}"
+    warnings = (
+        ()
+        if fitted.components.converged
+        else ("the bound was still rising after the last pass: fit again with a larger --max-iter",)
+    )
+    height = fitted.depth
+    return Facts(
+        title="Components by evidence, joined where no valley parts them",
+        n_clusters=k,
+        headline=f"{counted(k, 'cluster')}{made_of}, log evidence at least {fitted.log_evidence_bound:.6g}",
+        shape=lambda: Shape(tree.left, tree.right, tree.size, height, "depth"),
+        leaf_clusters=fitted.leaf_clusters,
+        row_leaf=row_leaf,
+        lines={"level": fitted.reason, "structure": mixture.family.name},
+        warnings=warnings,
+        remark="Every leaf is a component; forks stand where the valley between two groups of them is closed.",
+        model=fitted.model,
+        statistics=np.ascontiguousarray(mixture.statistics[fitted.held]),
+        evidence={"log evidence at least": fitted.log_evidence_bound},
+        traces={"variational bound": ("pass" if fitted.components.steps else "iteration", [fitted.components.trace])},
+        tables={"Levels": levels_frame(fitted.levels)},
+        clusters={"confidence": fitted.confidence, "stability": fitted.stability},
+    )
