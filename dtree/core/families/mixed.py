@@ -52,7 +52,7 @@ class Mixed(Family):
 
     >>> family = Mixed([(DiagonalGaussian([0.0], 0.1, 2.0, [1.0]), [0]), (Categorical([[1.0, 1.0]]), [1])])
     >>> round(family.log_marginal([[0.5, 1], [np.nan, 1], [-0.5, np.nan]]), 6)
-    -3.969813
+    -4.435034
     """
 
     name: ClassVar[str] = "mixed"
