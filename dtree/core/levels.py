@@ -24,8 +24,8 @@ from dtree.core.tree import Binary, sums_below
 # A component of fewer rows cannot show a valley: with eight rows and an empty valley of the same width, chance alone
 # explains the emptiness in one case of 2^8, with fewer it soon does. It goes where the rest of the mixture puts it.
 SMALLEST = 8
-# The level is looked for between these depths. Where the density surely falls to less than a quarter of the lower peak
-# there is a boundary that nobody would overlook; a fall by a tenth is within what bumps get wrong about an even stretch.
+# The level is looked for between these depths. Where the density surely falls to less than a quarter of the lower
+# peak there is a boundary that nobody would overlook; a tenth is within what bumps get wrong about an even stretch.
 SURE_DEPTH = 1.5
 LEAST_DEPTH = 0.1
 MOST_LEVELS = 12

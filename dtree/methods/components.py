@@ -105,7 +105,7 @@ def _from_centres(
     families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
     if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
         steps = recorded_steps(X)
-        families = [replace(family, rounding=steps) for family in families]  # type: ignore[type-var]
+        families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
     fit = fit_candidates(X, weight, families, int(settings.truncation or 2), settings, seed)
     yield fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
 
@@ -113,7 +113,7 @@ def _from_centres(
 def _from_greedy_clusters(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int) -> Fit:
     moments = moments_of(X, True, weight)
     model = model_for("gaussian", "dp", moments, X, seed, 1.0, weight)
-    model = replace(model, family=replace(model.family, rounding=recorded_steps(X)))  # type: ignore[type-var]
+    model = replace(model, family=replace(model.family, step=recorded_steps(X)))  # type: ignore[type-var]
     atoms = model.atoms(X, weight)
     order = stream(seed, START_STREAM, 0, 0).permutation(X.shape[0])
     labels = canonical_labels(improved_kmeans(model, atoms, order).labels)

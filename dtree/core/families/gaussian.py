@@ -37,7 +37,7 @@ class Gaussian(StandardUnits):
     dof : degrees of freedom of the inverse Wishart, above d - 1.
     scale : (d, d) its scale matrix; a cluster's expected covariance is scale / (dof - d - 1).
     origin, unit : (d,) where statistics are taken about and in which units; they change rounding, never a value.
-    rounding : (d,) the step to which the values were recorded, 0 where they are exact; see `standard_units`.
+    step : (d,) the step to which the values were recorded, 0 where they are exact; see `standard_units`.
 
     >>> family = Gaussian(mean=[0.0, 0.0], strength=0.1, dof=8.0, scale=[[1.0, 0.2], [0.2, 0.5]])
     >>> round(family.log_marginal([[0.1, -0.2], [0.3, 0.2]]), 6)
@@ -50,7 +50,7 @@ class Gaussian(StandardUnits):
     scale: Any
     origin: Any = None
     unit: Any = None
-    rounding: Any = None
+    step: Any = None
 
     name: ClassVar[str] = "gaussian"
     needs_covariance: ClassVar[bool] = True
@@ -217,7 +217,7 @@ class Gaussian(StandardUnits):
             rescaled = new_scale * (dof / self.dof) * to_units  # keeps the expected precision dof scale^-1
             centre_out = self.origin + self.unit * centre
             return type(self)(
-                centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit, self.rounding
+                centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit, self.step
             )
 
         def loss(log_excess: float) -> float:
@@ -253,7 +253,7 @@ class Gaussian(StandardUnits):
         scale = (factor @ factor.T) * np.outer(self.unit, self.unit)
         mean = self.origin + self.unit * theta[:d]
         return type(self)(
-            mean, math.exp(theta[d]), math.exp(theta[d + 1]) + d - 1.0, scale, self.origin, self.unit, self.rounding
+            mean, math.exp(theta[d]), math.exp(theta[d + 1]) + d - 1.0, scale, self.origin, self.unit, self.step
         )
 
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -110,7 +110,7 @@ class DiagonalGaussian(PerColumn, StandardUnits):
     strength : how many rows that prior mean is worth (one number for all features).
     shape, rate : (d,) inverse-gamma prior of a cluster's variance, whose mean is rate / (shape - 1).
     origin, unit : (d,) where statistics are taken about and in which units; they change rounding, never a value.
-    rounding : (d,) the step to which the values were recorded, 0 where they are exact; see `standard_units`.
+    step : (d,) the step to which the values were recorded, 0 where they are exact; see `standard_units`.
 
     >>> family = DiagonalGaussian(mean=[0.0, 0.0], strength=0.1, shape=2.0, rate=[0.5, 0.5])
     >>> round(family.log_marginal([[0.1, -0.2], [0.3, 0.2]]), 6)
@@ -123,7 +123,7 @@ class DiagonalGaussian(PerColumn, StandardUnits):
     rate: Any
     origin: Any = None
     unit: Any = None
-    rounding: Any = None
+    step: Any = None
 
     name: ClassVar[str] = "gaussian-diag"
 
@@ -257,7 +257,7 @@ class DiagonalGaussian(PerColumn, StandardUnits):
 
         def at(mean: np.ndarray, strength: float, share: float) -> Any:
             rate = share * np.maximum(self.shape - 1.0, 0.5) * spread
-            return type(self)(mean, strength, self.shape, rate, self.origin, self.unit, self.rounding)
+            return type(self)(mean, strength, self.shape, rate, self.origin, self.unit, self.step)
 
         # The prior mean is that of the data: it has no share, and rows that are missing say nothing of it.
         candidates = [self, *(at(whole.mean, share / (1.0 - share), share) for share in SHARES)]
@@ -268,7 +268,7 @@ class DiagonalGaussian(PerColumn, StandardUnits):
 
     def of_columns(self, candidates: list[Self], best: np.ndarray) -> Self:
         rate = np.stack([candidate.rate for candidate in candidates])[best, np.arange(best.shape[0])]
-        return type(self)(self.mean, self.strength, self.shape, rate, self.origin, self.unit, self.rounding)
+        return type(self)(self.mean, self.strength, self.shape, rate, self.origin, self.unit, self.step)
 
     # Unconstrained parameters: mean in standard units (d), log strength, log shape (d), log rate (d).
 
@@ -281,7 +281,7 @@ class DiagonalGaussian(PerColumn, StandardUnits):
         mean = self.origin + self.unit * theta[:d]
         strength, shape = math.exp(theta[d]), np.exp(theta[d + 1 : 2 * d + 1])
         return type(self)(
-            mean, strength, shape, np.exp(theta[2 * d + 1 :]) * self.unit**2, self.origin, self.unit, self.rounding
+            mean, strength, shape, np.exp(theta[2 * d + 1 :]) * self.unit**2, self.origin, self.unit, self.step
         )
 
     def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:

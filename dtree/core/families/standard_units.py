@@ -4,7 +4,7 @@ Taking statistics about an origin inside the data and in the data's own units ke
 products of variances from overflowing, whatever units the rows come in; changing variables adds -log(unit) per row.
 
 Values that were recorded to a step (whole numbers, tenths) are known up to half a step, so a row's square is on average
-larger by step^2 / 12 than that of what was written down. With `rounding` the statistics say so. A component can then
+larger by step^2 / 12 than that of what was written down. With `step` the statistics say so. A component can then
 not become infinitely thin where rows agree, and the marginal likelihood is a lower bound on the probability of the
 recorded values (per unit of step).
 """
@@ -50,21 +50,21 @@ class StandardUnits(Family):
     mean: Any
     origin: Any
     unit: Any
-    rounding: Any
+    step: Any
 
     def _set(self, d: int, **values: Any) -> None:
         """Keep the constructor's arguments; a missing origin is the mean."""
         values["mean"] = feature_vector(self.mean, d, "mean")
         values["origin"] = feature_vector(values["mean"] if self.origin is None else self.origin, d, "origin")
         values["unit"] = feature_vector(values["unit"] if self.unit is None else self.unit, d, "unit")
-        if self.rounding is not None:
-            values["rounding"] = feature_vector(self.rounding, d, "rounding")
+        if self.step is not None:
+            values["step"] = feature_vector(self.step, d, "step")
         for key, value in values.items():
             object.__setattr__(self, key, value)
 
     def statistics(self, X: Any) -> np.ndarray:
-        rows, steps = self.kept_rows(X), np.zeros(self.n_features) if self.rounding is None else self.rounding
-        return statistics_of_rows(rows, self.origin, self.unit, (steps / self.unit) ** 2 / 12.0, self.needs_covariance)
+        rows, step = self.kept_rows(X), np.zeros(self.n_features) if self.step is None else self.step
+        return statistics_of_rows(rows, self.origin, self.unit, (step / self.unit) ** 2 / 12.0, self.needs_covariance)
 
     @abstractmethod
     def _squares(self, statistics: np.ndarray) -> np.ndarray:

@@ -50,9 +50,10 @@ class Scorer:
         self.k, self.s = statistics.shape
         self.statistics = statistics
         self.tables: GaussianTables | DiagonalTables | CountTables | MixedTables | AtomTables
-        if type(model.family) is Gaussian:
+        exact = getattr(model.family, "step", None) is None  # the fast kernels know values as they were written down
+        if type(model.family) is Gaussian and exact:
             self.tables = gaussian_tables(model, statistics)
-        elif type(model.family) is DiagonalGaussian:
+        elif type(model.family) is DiagonalGaussian and exact:
             self.tables = diagonal_tables(model, statistics)
         elif type(model.family) is Mixed and not model.family.complete_columns.size:
             self.tables = mixed_tables(model, statistics)
