@@ -28,6 +28,7 @@ SMALLEST = 8
 # peak there is a boundary that nobody would overlook; a tenth is within what bumps get wrong about an even stretch.
 SURE_DEPTH = 1.5
 LEAST_DEPTH = 0.1
+SCATTER = 0.3  # nats by which depths of no meaning differ: added to both, so that ratios of small depths say nothing
 MOST_LEVELS = 12
 COMPONENTS = -1.0  # the level at which nothing is joined, not even where there is no valley at all
 
@@ -144,8 +145,7 @@ def chosen_level(tree: LevelTree) -> float:
     """
     doubtful = tree.depth[(tree.depth > LEAST_DEPTH) & (tree.depth < SURE_DEPTH)]
     edges = np.concatenate([[LEAST_DEPTH], doubtful, [SURE_DEPTH]])
-    # A tenth of a nat is what depths of no meaning differ by, so ratios of smaller ones say nothing.
-    widest = int(np.argmax(np.diff(np.log(edges + LEAST_DEPTH))))
+    widest = int(np.argmax(np.diff(np.log(edges + SCATTER))))
     return float(edges[widest])
 
 
@@ -153,7 +153,7 @@ def offered_levels(tree: LevelTree, chosen: float) -> list[Level]:
     """The cuts that are worth a look, coarsest first: those above the widest gaps, and the chosen one."""
     rows = float(tree.size[-1])
     cuts = np.unique(np.concatenate([[0.0], tree.depth]))
-    gaps = np.diff(np.log(np.append(cuts, cuts[-1] + 1.0) + LEAST_DEPTH))
+    gaps = np.diff(np.log(np.append(cuts, cuts[-1] + 1.0) + SCATTER))
     keep = set(cuts[np.argsort(-gaps, kind="stable")[: MOST_LEVELS - 2]].tolist())
     keep |= {COMPONENTS, float(cuts[cuts <= chosen].max(initial=COMPONENTS))}
     found = []

@@ -29,7 +29,7 @@ from dtree.variational.whole import fit_candidates, fit_rows, go_on
 _MOST_COMPONENTS = 100  # pairs of components, and what is kept of each pair, grow with the square
 _ROWS_PER_COMPONENT = 4  # on average at least, or there are as many parameters as rows
 _SPARE = 10  # components that a fit may open besides those it starts from
-_GREEDY_FEATURES = 5  # curved groups are seen in few dimensions; in more, choosing a model for this start takes longest
+_GREEDY_FEATURES = 8  # in more, choosing a model for this start takes longer than all other fits together
 _EVERY_SHARE = 2  # of the assumed shares of variance within components: what lies between is learned afterwards
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
