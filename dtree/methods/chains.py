@@ -22,7 +22,7 @@ from dtree.core.recent import Recent
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.mcmc.credibility import node_credibility
 from dtree.mcmc.point_estimate import best_partition, coclustering
-from dtree.mcmc.posterior import as_datatree, stack_chains, summary_of, tree_at_medians
+from dtree.mcmc.posterior import as_datatree, stack_chains, summary_of, tree_at_medians, with_checksums
 from dtree.mcmc.predictive import log_density_over_draws, log_membership_at
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import Draws, begin_chain, run_chain, sampler_named
@@ -201,7 +201,9 @@ class Chains(
         """The posterior as ArviZ reads it."""
         shutil.rmtree(folder / "posterior", ignore_errors=True)  # half of one, when the disk was full
         posterior = as_datatree(fitted.model.prior, fitted.draws)
-        posterior.to_zarr(str(folder / "posterior"), zarr_format=3, consolidated=False, mode="w")
+        posterior.to_zarr(
+            str(folder / "posterior"), zarr_format=3, consolidated=False, mode="w", encoding=with_checksums(posterior)
+        )
 
     # After the fit --------------------------------------------------------------------------------------------------
 

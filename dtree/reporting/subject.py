@@ -107,6 +107,7 @@ def subject_of(model_or_run: Any) -> Subject:
     if isinstance(model_or_run, str | os.PathLike):
         run = Run.open(model_or_run)
         run.require_done()
+        run.check_rows()
         return _of_run(run)
     if not hasattr(model_or_run, "_finished_run"):
         raise ValueError(

@@ -8,8 +8,9 @@
       labels, leaves                (n,) int32, the results for every row
       tree/ statistics/ trace/ ...  the arrays of the fitted record, at the end; the header lists them with their hashes
 
-A record is written beside, flushed to disk and renamed, with the hash of every array: it is there whole or not at all,
-and damage is noticed when it is read.
+A record is written beside, flushed to disk and renamed, with the hash of every array and of everything else it says:
+it is there whole or not at all, and damage is noticed when it is read. Every chunk of an array with one value for every
+row ends with a checksum (zarr's crc32c), so that any zarr reader notices damage there.
 """
 
 import json
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from dtree.runs.arrays import HEADER, read_arrays, read_metadata, write_arrays, write_group
+from dtree.runs.arrays import HEADER, check_seal, read_arrays, read_metadata, sealed, write_arrays, write_group
 from dtree.runs.codec import encode, restore
 from dtree.runs.commit import file_in_place, flush_to_disk, folder_in_place, room_on_disk
 from dtree.runs.header import FORMAT, Header, read_header, written_by_an_older_dtree
@@ -70,6 +71,10 @@ class FolderStore:
             reason = str(error).removeprefix("the run is damaged: ")
             raise ValueError(f"{self.location} is damaged: {reason} ('{name}')") from None
 
+    def check(self, name: str = "") -> None:
+        what = f"'{name}'" if name else "its header"
+        check_seal(self.path / name, f"{self.location} is damaged: {what}")
+
     def has(self, name: str) -> bool:
         return (self.path / name / "zarr.json").exists()
 
@@ -101,6 +106,7 @@ class FolderStore:
         missing counts as lost.
         """
         import zarr
+        from zarr.codecs import Crc32cCodec, ZstdCodec
 
         split = chunk_rows % _LABEL_CHUNKS == 0 and chunk_rows >= _ROWS_WORTH_SPLITTING
         with room_on_disk(self.location):
@@ -108,6 +114,7 @@ class FolderStore:
             zarr.create_array(
                 str(self.path / name), shape=(n,), chunks=(chunk_rows // _LABEL_CHUNKS if split else chunk_rows,),
                 shards=(chunk_rows,), dtype=dtype, fill_value=fill, zarr_format=3, overwrite=True,
+                compressors=(ZstdCodec(), Crc32cCodec()),
             )  # fmt: skip
 
     def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
@@ -123,7 +130,7 @@ class FolderStore:
             return np.asarray(zarr.open_array(str(self.path / name), mode="r")[start:stop])
         except (OSError, RuntimeError, ValueError) as problem:  # of the disk, of a decompressor, of a checksum
             reason = " ".join(str(problem).split())[:200]
-            raise ValueError(f"the array '{name}' of {self.location} cannot be read: {reason}") from None
+            raise ValueError(f"the array '{name}' of {self.location} cannot be read, it is damaged: {reason}") from None
 
     def flush_rows(self, name: str) -> None:
         flush_to_disk(self.path / name)
@@ -134,7 +141,7 @@ class FolderStore:
 
     def write_header(self, header: Header) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        attributes = {HEADER: msgspec.to_builtins(header)}
+        attributes = sealed(msgspec.to_builtins(header))
         document = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
         with room_on_disk(self.location), file_in_place(self.path / "zarr.json") as partial:
             partial.write_text(json.dumps(document))

@@ -27,6 +27,9 @@ class MemoryStore:
     def get(self, name: str, kind: type[Kind]) -> Kind:
         return self.records[name]
 
+    def check(self, name: str = "") -> None:
+        """Nobody else writes into the memory of this process."""
+
     def has(self, name: str) -> bool:
         return name in self.records
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -25,6 +26,8 @@ Kind = TypeVar("Kind")
 ROW_ARRAYS = ("labels", "leaves")  # the results for every row, where a method has them
 _CHECKPOINT = re.compile("checkpoints/gen-[0-9]{8}")  # what else lies there is none of ours
 _LABEL_BYTES = 4  # labels are int32
+_MOST_ROWS_CHECKED = 100_000_000  # labels of so many rows are read in a second; of more, only by who needs them
+_ROWS_AT_ONCE = 4_000_000
 _WORK = ("prepared", "checkpoints", "parts", "passes", "staged")  # what only an unfinished run needs
 
 
@@ -46,8 +49,8 @@ class Run:
         store = FolderStore(path)
         header = store.read_header()
         check_folder(store.path)
-        for name in ROW_ARRAYS:
-            if header.done and store.has_rows(name):
+        if header.done:
+            for name in {*header.row_arrays, *(name for name in ROW_ARRAYS if store.has_rows(name))}:
                 check_row_array(store.path, name, header.n_rows)
         return cls(store, header)
 
@@ -93,8 +96,9 @@ class Run:
         """Write the fitted record and call the run done; every step can be done again after a crash."""
         results, arrays = self.store.put_results(fitted)
         self.header = msgspec.structs.replace(
-            self.header, status="done", results=results, arrays=arrays, seconds=self.header.seconds + seconds
-        )
+            self.header, status="done", results=results, arrays=arrays, row_arrays=self._row_arrays(),
+            seconds=self.header.seconds + seconds,
+        )  # fmt: skip
         self.store.write_header(self.header)
         for name in _WORK:
             self.store.drop(name)
@@ -104,12 +108,21 @@ class Run:
         self.require_done()
         return self.store.get_results(self.header, kind)
 
+    def _row_arrays(self) -> list[Any]:
+        return [name for name in ROW_ARRAYS if self.store.has_rows(name)]
+
     def row_array(self, name: str) -> Any:
         """A result for every row (n,), whole, or None when the method leaves none."""
         if not self.store.has_rows(name):
             return None
         require_memory(_LABEL_BYTES * self.header.n_rows, f"{self.location}/{name}")
         return self.store.read_rows(name, 0, self.header.n_rows)
+
+    def check_rows(self) -> None:
+        """One sentence unless the results for every row are what was written, where reading them takes a second."""
+        if self.header.n_rows <= _MOST_ROWS_CHECKED:
+            for name, start in product(self.header.row_arrays, range(0, self.header.n_rows, _ROWS_AT_ONCE)):
+                self.store.read_rows(name, start, min(start + _ROWS_AT_ONCE, self.header.n_rows))
 
     # Copies ---------------------------------------------------------------------------------------------------------
 
@@ -134,7 +147,8 @@ class Run:
             fitted = self.fitted(method.Fitted)
             method.also_write(fitted, store.path)
             value, arrays = store.put_results(fitted)
-            store.write_header(msgspec.structs.replace(self.header, results=value, arrays=arrays))
+            rows = self._row_arrays()
+            store.write_header(msgspec.structs.replace(self.header, results=value, arrays=arrays, row_arrays=rows))
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
