@@ -103,6 +103,7 @@ def progress_bar() -> Iterator[Callable[[Any], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from dtree.core.progress import listening
+    from dtree.methods.contract import Notice
 
     console = err()
     if not console.is_terminal:
@@ -128,7 +129,9 @@ def progress_bar() -> Iterator[Callable[[Any], None]]:
         progress.update(tasks[stage], completed=done, total=total)
 
     def show(event: Any) -> None:
-        if event is not None:
+        if isinstance(event, Notice):
+            progress.console.print(event.line(), markup=False)
+        elif event is not None:
             progress.update(waiting, description=event.line(), visible=True)
 
     patience = threading.Timer(_PATIENCE, progress.start)

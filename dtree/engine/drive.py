@@ -6,12 +6,11 @@ behind `dtree.runs.store` and `dtree.engine.workers`.
 """
 
 import os
-import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,16 +19,19 @@ import numpy as np
 
 from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
+from dtree.engine.recover import leave_what_is_whole
 from dtree.engine.rows import open_rows
 from dtree.engine.workers import workers_of
 from dtree.methods import method_named
-from dtree.methods.contract import Job, Leaves, Method
-from dtree.methods.fitted_checks import checked_fitted, checked_settings, one_sentence
+from dtree.methods.contract import Job, Leaves, Method, Notice
+from dtree.methods.fitted_checks import checked_fitted, checked_settings
+from dtree.runs.claim import check_replaceable, claimed, clear, nothing_half_made
 from dtree.runs.commit import room_on_disk, take_place
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
+from dtree.runs.lease import Lease, leased
 from dtree.runs.memory import MemoryStore
-from dtree.runs.run import Run, begin_at, is_run, unfinished
+from dtree.runs.run import Run, is_run, unfinished
 
 OnProgress = Callable[[Any], None]
 _MOST_NAMES = 1_000_000  # names of more rows than that are not kept in the header
@@ -72,15 +74,15 @@ def drive(
     of workers. If anything fails after the first commit, `resume(out)` carries on.
     """
     if place.out is not None:
-        folder = begin_at(place.out, place.overwrite)
-        with _nothing_half_made(folder):
-            job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
-        try:
-            return _to_the_end(job, run, place.client, progress)
-        except ValueError:
-            if method.parts(job) and not run.store.names("parts"):  # parts that cannot even start leave nothing behind
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
+        with claimed(place.out, place.overwrite) as (folder, lease):
+            with nothing_half_made(folder):
+                job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
+            try:
+                return _to_the_end(job, run, place.client, progress, lease)
+            except ValueError:
+                if method.parts(job) and not run.store.names("parts"):  # parts that cannot even start leave nothing
+                    clear(folder)
+                raise
     if place.client is None and (not method.in_passes or _is_in_memory(given.data)):
         job, run = _begin(method, settings, given, place, seed, MemoryStore())
         return _to_the_end(job, run, None, progress)
@@ -95,26 +97,23 @@ def resume(path: str | os.PathLike[str], client: Any = None, progress: OnProgres
     if run.header.done:
         checked_fitted(run)
         return run
-    job = job_of(run)
-    if not run.store.has("prepared") or not (run.checkpoints() or job.method.parts(job)):
-        raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
-    _check_checkpoints(job, run)
-    return _to_the_end(job, run, client, progress)
+    with leased(run.store) as lease:
+        run = Run.open(unfinished(path))  # what it was before the lease was ours may have gone on since
+        job = job_of(run)
+        if not run.store.has("prepared") or not (run.checkpoints() or job.method.parts(job)):
+            raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
+        if lease.taken_from is not None:
+            notice(f"taken over from {lease.taken_from.in_words()}, which is dead", progress)
+        leave_what_is_whole(job, run, lambda words: notice(words, progress))
+        return _to_the_end(job, run, client, progress, lease)
 
 
-def _check_checkpoints(job: Job, run: Run) -> None:
-    """One sentence unless everything that the run will go on from is what it says it is."""
-    for number in run.checkpoints():
-        state = job.state(number)
-        with one_sentence(run):
-            if state.number != number:
-                raise ValueError(f"its checkpoint {number} says that it is number {state.number}")
-            job.method.check_state(job, state)
-    for number in range(job.method.parts(job)):
-        part = job.newest_part(number)
-        if part is not None:
-            with one_sentence(run):
-                job.method.check_part(job, number, part)
+def notice(words: str, progress: OnProgress | None) -> None:
+    """Tell what must not be missed."""
+    if progress is None:
+        warnings.warn(words, RuntimeWarning, stacklevel=3)
+    else:
+        progress(Notice(words))
 
 
 def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) -> Run:
@@ -217,7 +216,7 @@ def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, 
     return Leaves(shape, tuple(header.feature_names or ()), str(path)), fitted
 
 
-def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:
+def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None, lease: Lease | None = None) -> Run:
     method, began = job.method, time.monotonic()
     workers = workers_of(client, getattr(job.settings, "n_jobs", 1))
     state: Any = None
@@ -225,6 +224,8 @@ def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None) ->
         # Again when the twin of a task, on a worker that was taken for dead, was first to commit, but came less far.
         while waiting := [(job, part) for part in range(method.parts(job)) if not _part_done(job, part)]:
             for _, event in workers.streams(advance_task, waiting, lambda found: not found[0]):
+                if lease is not None:
+                    lease.check()
                 if progress is not None:
                     progress(event)
     else:
@@ -232,19 +233,25 @@ def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None) ->
         state = run.store.get(f"checkpoints/gen-{number:08d}", method.State)
         while not method.over(job, state):
             state = method.step(job, workers, state)
+            if lease is not None:
+                lease.check()
             run.commit(state.number, state, method.keep(state))
             event = method.told(state)
             if progress is not None and event is not None:
                 progress(event)
     with room_on_disk(run.location):
         fitted = method.finish(job, workers, state)
+        if lease is not None:
+            lease.check()
         if run.path is not None:
             method.also_write(fitted, run.path)
         run.finish(fitted, time.monotonic() - began)
-    if run.path is not None:
+    if run.path is not None and lease is not None:
+        check_replaceable(run.path)
         final = take_place(run.path)
         if final != run.path:
-            return Run.open(final)
+            run = Run.open(final)
+            lease.moved(run.store)
     return run
 
 
@@ -293,20 +300,3 @@ def _worker_memory(client: Any) -> int | None:
 
 def _is_in_memory(data: Any) -> bool:
     return not (isinstance(data, str | os.PathLike) or hasattr(data, "dask")) or getattr(data, "kind", "") == "memory"
-
-
-@contextmanager
-def _nothing_half_made(out: Path) -> Iterator[None]:
-    """Make the folder, and take away what was made when the run does not get as far as its first checkpoint."""
-    before = out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    known = set(out.iterdir())
-    try:
-        with room_on_disk(out, "fit again, nothing was kept"):
-            yield
-    except BaseException:
-        for made in set(out.iterdir()) - known:
-            shutil.rmtree(made, ignore_errors=True) if made.is_dir() else made.unlink(missing_ok=True)
-        if not before:
-            shutil.rmtree(out, ignore_errors=True)
-        raise

@@ -167,6 +167,10 @@ class Told(NamedTuple):
         return self.words
 
 
+class Notice(Told):
+    """Words that must not be missed: they stay on the screen, and in the log."""
+
+
 class Method:
     """Base of all methods: the defaults of what most need not say."""
 

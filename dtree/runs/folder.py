@@ -16,6 +16,9 @@ row ends with a checksum (zarr's crc32c), so that any zarr reader notices damage
 import json
 import os
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +31,9 @@ from dtree.runs.commit import file_in_place, flush_to_disk, folder_in_place, roo
 from dtree.runs.header import FORMAT, Header, read_header, written_by_an_older_dtree
 
 Kind = TypeVar("Kind")
+LEASE = ".lease"  # the file that says who works on the run
 _GROUP = '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
+_LONGEST_MOMENT = 5.0  # seconds; writing a lease takes a thousandth of one
 _LABEL_CHUNKS = 16  # chunks in a shard of labels, so that a reader of few rows need not read a whole shard
 _ROWS_WORTH_SPLITTING = 65_536  # shards of fewer rows are one chunk
 
@@ -97,6 +102,30 @@ class FolderStore:
             (folder / "zarr.json").write_text(_GROUP)
             folder = folder.parent
 
+    # Who works on it ------------------------------------------------------------------------------------------------
+
+    def read_lease(self) -> bytes | None:
+        try:
+            return (self.path / LEASE).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def swap_lease(self, old: bytes | None, new: bytes | None) -> bool:
+        """A folder that exists for the moment of the swap keeps others out: making one succeeds for one who tries."""
+        place, fresh = self.path / LEASE, self.path / f"{LEASE}-new"
+        with _alone(self.path / f"{LEASE}-lock"):
+            if self.read_lease() != old:
+                return False
+            try:
+                if new is not None:
+                    fresh.write_bytes(new)
+                    os.replace(fresh, place)
+                elif old is not None:
+                    place.unlink()
+            finally:
+                fresh.unlink(missing_ok=True)
+            return True
+
     # Arrays with one value for every row ----------------------------------------------------------------------------
 
     def create_rows(self, name: str, n: int, chunk_rows: int, dtype: Any, fill: float) -> None:
@@ -163,6 +192,26 @@ class FolderStore:
     def get_results(self, header: Header, kind: type[Kind]) -> Kind:
         arrays = read_arrays(self.path, msgspec.to_builtins(header))
         return self._restored(kind, header.results, arrays, "results")
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock for a moment; one that stands for longer was left by somebody who died in that moment."""
+    limit = time.monotonic() + _LONGEST_MOMENT
+    while True:
+        try:
+            lock.mkdir(parents=True)
+            break
+        except FileExistsError:
+            if time.monotonic() > limit:
+                with suppress(OSError):
+                    lock.rmdir()
+            time.sleep(0.001)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.rmdir()
 
 
 def header_of(path: Path, location: str) -> Header:

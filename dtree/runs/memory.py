@@ -42,6 +42,12 @@ class MemoryStore:
             for found in [key for key in list(held) if key == name or key.startswith(f"{name}/")]:
                 del held[found]
 
+    def read_lease(self) -> None:
+        """Nobody else knows of this memory."""
+
+    def swap_lease(self, old: bytes | None, new: bytes | None) -> bool:
+        return True
+
     def create_rows(self, name: str, n: int, chunk_rows: int, dtype: Any, fill: float) -> None:
         self.rows[name] = np.full(n, fill, dtype=dtype)
 

@@ -19,6 +19,7 @@ from dtree.runs.checks import check_folder, check_row_array
 from dtree.runs.commit import check_place, folder_in_place, place_of, replacement_of, room_on_disk
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
+from dtree.runs.lease import leased, refuse_held
 from dtree.runs.memory import MemoryStore
 from dtree.runs.store import Store
 
@@ -87,8 +88,12 @@ class Run:
         """Make the state after a step permanent; then forget all but the newest two and those in `keep`."""
         self.store.put(f"checkpoints/gen-{number:08d}", state)
         for old in set(self.checkpoints()) - {number, number - 1, *keep}:
-            self.store.drop(f"checkpoints/gen-{old:08d}")
-            self.store.drop(f"passes/labels-{old:08d}")
+            self.forget(old)
+
+    def forget(self, number: int) -> None:
+        """Drop the checkpoint after a step, and the labels that belong to it."""
+        self.store.drop(f"checkpoints/gen-{number:08d}")
+        self.store.drop(f"passes/labels-{number:08d}")
 
     # Results --------------------------------------------------------------------------------------------------------
 
@@ -178,19 +183,38 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 def begin_at(out: str | os.PathLike[str], overwrite: bool) -> Path:
     """Where to make a run: at `out`, or beside the one that stands there, which stays until the new one is complete."""
     out = Path(out)
-    if out.is_dir() and not any(out.iterdir()):
+    refuse_held(FolderStore(out))
+    if out.is_dir() and (not any(out.iterdir()) or _is_abandoned(out)):
         return out
     if is_run(out) and not overwrite:
-        raise ValueError(
-            f"{out} already holds a run: resume it, choose another name or overwrite it (overwrite=True, or "
-            "--overwrite on the command line)"
-        )
+        raise ValueError(already_there(out))
     check_output(out, overwrite)
-    if not out.exists():
+    if not overwrite or not out.exists():
         return out
     beside = replacement_of(out)
-    shutil.rmtree(beside, ignore_errors=True)  # of an earlier try that did not get to its end
+    if beside.exists():
+        with leased(FolderStore(beside)):  # of an earlier try that did not get to its end; one that goes on is left
+            shutil.rmtree(beside, ignore_errors=True)
     return beside
+
+
+def already_there(out: str | os.PathLike[str]) -> str:
+    """Why a new run is not made where there is one."""
+    return (
+        f"{out} already holds a run: resume it, choose another name or overwrite it (overwrite=True, or --overwrite on "
+        "the command line)"
+    )
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether there is anything in a run's folder that a process would go on from, or results."""
+    begun = any(name for under in ("checkpoints", "parts") for name in FolderStore(folder).names(under))
+    return begun or (is_run(folder) and FolderStore(folder).has("labels"))
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether a process of ours died in a folder before its first checkpoint; its lease tells that it was one."""
+    return FolderStore(folder).read_lease() is not None and not has_begun(folder)
 
 
 def unfinished(run: str | os.PathLike[str]) -> Path:

@@ -44,9 +44,9 @@ def test_a_run_in_order_is_verified(name: str, finished: dict[str, Path]) -> Non
 def test_a_flipped_label_is_refused_by_every_command(name: str, finished: dict[str, Path], tmp_path: Path) -> None:
     run, new = copied(finished[name], tmp_path / "run"), str(finished[name].parent / "x.npy")
     flip(largest_chunk(run / "labels"), at=0.2)
-    with pytest.raises(ValueError, match="the array 'labels' of .* is damaged"):
+    with pytest.raises(ValueError, match=r"the array 'labels' of .* is damaged"):
         _ = dtree.open(run).labels_
-    with pytest.raises(ValueError, match="the array 'labels' of .* is damaged"):
+    with pytest.raises(ValueError, match=r"the array 'labels' of .* is damaged"):
         predict_into(run, new, tmp_path / "out.zarr")
     commands = {
         "info": [], "report": ["-o", f"{tmp_path}/page.html"], "export": ["--labels", f"{tmp_path}/labels.csv"],
