@@ -23,7 +23,7 @@ if [ -e "$run" ]; then
     # the folder may be, it is left alone.
     for found in "$run"/* "$run"/.[!.]*; do
         case ${found##*/} in
-        zarr.json | settings | prepared | checkpoints | passes | staged | '*' | '.[!.]*') ;;
+        zarr.json | settings | prepared | data | checkpoints | passes | staged | '*' | '.[!.]*') ;;
         .lease | .lease-*) ;;
         .zarr.json.partial-* | .settings.partial-* | .prepared.partial-*) ;;
         *)

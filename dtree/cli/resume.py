@@ -1,5 +1,9 @@
 """`dtree resume`: carry on a run of any method."""
 
+from typing import Annotated
+
+import typer
+
 from dtree.cli.arguments import RUN
 from dtree.cli.cluster import Cluster, cluster_options, stopped
 from dtree.cli.command import watched
@@ -8,7 +12,14 @@ from dtree.cli.console import say, with_exit_codes
 
 @cluster_options
 @with_exit_codes
-def command(run: RUN, *, cluster: Cluster) -> None:
+def command(
+    run: RUN,
+    accept_changed_data: Annotated[
+        bool, typer.Option("--accept-changed-data", help="Start over when the data are not what they were.")
+    ] = False,
+    *,
+    cluster: Cluster,
+) -> None:
     """Carry on a run that was stopped, killed or cut off; at most one pass is repeated.
 
     Example: `dtree resume creatures-ddt.zarr` (the example of `dtree ddt` makes that run)
@@ -28,7 +39,7 @@ def command(run: RUN, *, cluster: Cluster) -> None:
                 cluster.client_for(job.method, job.settings, job.n) as client,
                 watched(job.method, job.settings, place) as show,
             ):
-                opened = resume(place, client, show)
+                opened = resume(place, client, show, accept_changed_data)
         except KeyboardInterrupt:
             raise stopped(run) from None
     describe(opened)

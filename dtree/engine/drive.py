@@ -25,8 +25,9 @@ from dtree.engine.workers import workers_of
 from dtree.methods import method_named
 from dtree.methods.contract import Job, Leaves, Method, Notice
 from dtree.methods.fitted_checks import checked_fitted, checked_settings
+from dtree.methods.seen import ABSENT, changes, notes_of_absent
 from dtree.runs.claim import check_replaceable, claimed, clear, nothing_half_made
-from dtree.runs.commit import room_on_disk, take_place
+from dtree.runs.commit import place_of, room_on_disk, take_place
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
 from dtree.runs.lease import Lease, leased
@@ -77,6 +78,7 @@ def drive(
         with claimed(place.out, place.overwrite) as (folder, lease):
             with nothing_half_made(folder):
                 job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
+            _tell_notes(run, progress)
             try:
                 return _to_the_end(job, run, place.client, progress, lease)
             except ValueError:
@@ -85,14 +87,24 @@ def drive(
                 raise
     if place.client is None and (not method.in_passes or _is_in_memory(given.data)):
         job, run = _begin(method, settings, given, place, seed, MemoryStore())
+        _tell_notes(run, progress)
         return _to_the_end(job, run, None, progress)
     with tempfile.TemporaryDirectory(prefix="dtree-run-") as temporary:
         job, run = _begin(method, settings, given, place, seed, FolderStore(Path(temporary) / "run"))
+        _tell_notes(run, progress)
         return _to_the_end(job, run, place.client, progress).in_memory(method)
 
 
-def resume(path: str | os.PathLike[str], client: Any = None, progress: OnProgress | None = None) -> Run:
-    """Carry a run on from its last commit; a finished run is returned as it is."""
+def resume(
+    path: str | os.PathLike[str],
+    client: Any = None,
+    progress: OnProgress | None = None,
+    accept_changed_data: bool = False,
+) -> Run:
+    """Carry a run on from its last commit; a finished run is returned as it is.
+
+    Data that are not what they were are refused, or, with `accept_changed_data`, the run starts over with them.
+    """
     run = Run.open(unfinished(path))
     if run.header.done:
         checked_fitted(run)
@@ -104,8 +116,38 @@ def resume(path: str | os.PathLike[str], client: Any = None, progress: OnProgres
             raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
         if lease.taken_from is not None:
             notice(f"taken over from {lease.taken_from.in_words()}, which is dead", progress)
-        leave_what_is_whole(job, run, lambda words: notice(words, progress))
-        return _to_the_end(job, run, client, progress, lease)
+        if not (accept_changed_data and changes(job)):
+            leave_what_is_whole(job, run, lambda words: notice(words, progress))
+            return _to_the_end(job, run, client, progress, lease)
+    notice("the data were changed since the run began: it starts over", progress)
+    return _start_over(job, run, client, progress)
+
+
+def _start_over(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:
+    """The same fit of data that are others now; the old run stays until the new one is complete."""
+    header = run.header
+    assert run.path is not None
+    given = Given(
+        origin_of(header),
+        header.labels_column,
+        chunk_bytes=None if job.source.is_sparse else 8 * job.chunk_rows * job.n_features,
+        notes={name: note for name, note in header.notes.items() if name != ABSENT},
+        random_state=header.random_state,
+    )
+    place = Place(place_of(run.path), overwrite=True, client=client)
+    return drive(job.method, job.settings, given, place, header.seed, progress)
+
+
+def origin_of(header: Header) -> Any:
+    """What to open to read the data of a run anew: the file, not a copy of it that the run had made."""
+    recorded = (header.source or {}).get("path", "")
+    return header.data if os.path.exists(header.data.rpartition(":")[0] or header.data) else recorded
+
+
+def _tell_notes(run: Run, progress: OnProgress | None) -> None:
+    """Say what was noticed of the data."""
+    if ABSENT in run.header.notes:
+        notice(run.header.notes[ABSENT], progress)
 
 
 def notice(words: str, progress: OnProgress | None) -> None:
@@ -128,6 +170,17 @@ def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) ->
     for number, part in enumerate(parts):
         run.store.put(f"parts/{number:04d}/gen-{part.number:08d}", part)
     return _to_the_end(job_of(run), run, None, None)
+
+
+def changed_data(path: str | os.PathLike[str]) -> list[str]:
+    """What is not as it was in the data of a run, finished or not, one sentence a chunk; all of it is read."""
+    run = Run.open(path)
+    job = job_of(run)
+    if not job.is_seen:
+        return [f"{path} does not know what its data were like: it was saved, or made of the clusters of another run"]
+    if run.header.done and not os.path.exists(job.source.path):  # a copy, which went when the run was done
+        job.source = open_source(origin_of(run.header), labels_column=run.header.labels_column)
+    return changes(job)
 
 
 def job_of(run: Run, with_rows: bool = True) -> Job:
@@ -192,7 +245,12 @@ def _begin(
     job = Job(method, settings, seed, source, store, header.run_id, chunk_rows, given.weight, reduction)
     workers = workers_of(place.client)
     prepared = method.prepare(job, workers)
-    header = msgspec.structs.replace(header, fingerprint=prepared.fingerprint, seconds=time.monotonic() - began)
+    header = msgspec.structs.replace(
+        header,
+        fingerprint=prepared.fingerprint,
+        notes={**header.notes, **notes_of_absent(job)},
+        seconds=time.monotonic() - began,
+    )
     run = Run.create(store, header)
     store.put("settings", settings)
     store.put("prepared", prepared)

@@ -33,6 +33,7 @@ from dtree.core.checks import check_rows
 from dtree.core.families import Family, family_type
 from dtree.core.recent import Recent
 from dtree.methods.facts import counted
+from dtree.methods.seen import SEEN, check_rows_seen, look, see
 
 _read = Recent(8)  # records that this process has read from a store; a worker asks for the same few again and again
 
@@ -142,9 +143,32 @@ class Job:
         found |= {name[-8:]: self.store.get(name, self.method.Part).kept for name in self.blocks(number, "gen")}
         return [found[block] for block in sorted(found)]
 
+    # Rows: what was seen of them first is compared whenever they are read again (see `seen`).
+
+    def read(self, chunk: int) -> Any:
+        """The rows of a chunk, all columns."""
+        rows = self.source.read(*self.bounds(chunk))
+        check_rows_seen(self, chunk, rows)
+        return rows
+
+    def load(self) -> Any:
+        """All rows at once."""
+        rows = self.source.load()
+        if self.is_seen:
+            for chunk in self.chunks:
+                check_rows_seen(self, chunk, rows[slice(*self.bounds(chunk))])
+        else:
+            see(self, [look(self, chunk, rows[slice(*self.bounds(chunk))]) for chunk in self.chunks])
+        return rows
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is known what the rows were like when the run began."""
+        return bool(self.store.has(SEEN))
+
     def rows(self, chunk: int) -> Any:
         """The rows of a chunk, those columns only that the model uses."""
-        return used_columns(self.source.read(*self.bounds(chunk)), self.prepared.columns)
+        return used_columns(self.read(chunk), self.prepared.columns)
 
 
 def used_columns(rows: Any, columns: np.ndarray) -> Any:

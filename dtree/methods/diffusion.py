@@ -210,7 +210,7 @@ def dense(rows: Any, first_row: int = 0) -> np.ndarray:
 
 def prepare_task(job: Job) -> records.Prepared:
     """Read the rows, find units, leaves and noise."""
-    rows = dense(job.source.load())
+    rows = dense(job.load())
     return records.Prepared.of(prepare(rows, job.settings.for_trees(), seeds_of(job)[0]), fingerprint(rows))
 
 

@@ -208,7 +208,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         first = job.prepared.first
         if first is not None:
             return State(first, False, [], [], False)
-        rows = used_floats(job.source.load(), job.prepared.columns)
+        rows = used_floats(job.load(), job.prepared.columns)
         weight, earlier = checked_weight(job.weight, job.n), self._going_on(job)
         if earlier is None:
             fit = fit_whole(rows, weight, job.settings, job.seed)
@@ -303,7 +303,7 @@ class _Elsewhere:
 
 
 def _rows(job: Job, chunk: int) -> Any:
-    return used_floats(job.source.read(*job.bounds(chunk)), job.prepared.columns)
+    return used_floats(job.read(chunk), job.prepared.columns)
 
 
 def _state(job: Job, number: int) -> PassState:

@@ -27,7 +27,7 @@ class Whole(NamedTuple):
 def whole_rows(job: Job, family: str | Family) -> Any:
     """All rows (n, d) of a job as float64 or CSR, checked for a family."""
     kind, source = family_type(family), job.source
-    rows = as_rows(source.load(), kind.accepts_sparse, source.row_names, source.columns or None)
+    rows = as_rows(job.load(), kind.accepts_sparse, source.row_names, source.columns or None)
     require_values(rows, kind.value_kind, kind.name)
     if kind.value_kind == "real":
         require_spread(rows)
