@@ -13,6 +13,29 @@ RUN = Annotated[Path, typer.Argument(help="A run that dtree made.")]
 OUT = Annotated[Path, typer.Option("--out", help="The run to make, by custom NAME.zarr.")]
 SEED = Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same answer on any number of workers.")]
 OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
+TIME_LIMIT = Annotated[
+    str | None,
+    typer.Option(help="Stop after so long (90s, 30m, 2h): with the best so far, or to be resumed where there is none."),
+]
 LABELS_COLUMN = Annotated[
     str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
 ]
+
+
+def seconds_in(text: str | None) -> float | None:
+    """A time such as 90s, 30m or 2h in seconds.
+
+    >>> seconds_in("1.5m"), seconds_in("20"), seconds_in(None)
+    (90.0, 20.0, None)
+    """
+    if text is None:
+        return None
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"--time-limit must be a time such as 90s, 30m or 2h, got {text!r}")
+    return seconds

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from rich.console import Console
 
 RUN_FAILED = 1
 BAD_INPUT = 2
+OUT_OF_TIME = 124  # as `timeout` has it
 _PATIENCE = 1.0  # seconds without a bar
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -57,18 +59,46 @@ def _complain(title: str, sentence: str) -> None:
     err().print(printable(sentence), markup=False)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which Kubernetes and Slurm send before they kill: it stops a command as Ctrl-C does."""
+
+
+def code_of(stop: KeyboardInterrupt) -> int:
+    """The exit code of a command that was stopped, as shells have it: 128 and the number of the signal."""
+    return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
+
+
+@contextmanager
+def hearing_sigterm() -> Iterator[None]:
+    """Raise `Terminated` in the block when the process is asked to end; once, so that cleaning up is not disturbed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def with_exit_codes(command: Command) -> Command:
     """End a command with 2 and one sentence on bad input, 1 on any other failure; a traceback only with DTREE_DEBUG."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            return command(*args, **kwargs)
+            with hearing_sigterm():
+                return command(*args, **kwargs)
         except (typer.Exit, typer.Abort):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             _complain("Stopped", "interrupted; nothing was written.")
-            raise typer.Exit(130) from None
+            raise typer.Exit(code_of(stop)) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone, e.g. head
             raise typer.Exit(RUN_FAILED) from None

@@ -9,8 +9,7 @@ import os
 import tempfile
 import time
 import uuid
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,20 +20,20 @@ from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
 from dtree.engine.recover import leave_what_is_whole
 from dtree.engine.rows import open_rows
+from dtree.engine.sitting import OnProgress, OutOfTime, Sitting, notice
 from dtree.engine.workers import workers_of
 from dtree.methods import method_named
-from dtree.methods.contract import Job, Leaves, Method, Notice
+from dtree.methods.contract import Job, Leaves, Method
 from dtree.methods.fitted_checks import checked_fitted, checked_settings
 from dtree.methods.seen import ABSENT, changes, notes_of_absent
 from dtree.runs.claim import check_replaceable, claimed, clear, nothing_half_made
 from dtree.runs.commit import place_of, room_on_disk, take_place
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
-from dtree.runs.lease import Lease, leased
+from dtree.runs.lease import leased
 from dtree.runs.memory import MemoryStore
 from dtree.runs.run import Run, is_run, unfinished
 
-OnProgress = Callable[[Any], None]
 _MOST_NAMES = 1_000_000  # names of more rows than that are not kept in the header
 
 
@@ -56,6 +55,7 @@ class Place(NamedTuple):
     out: str | os.PathLike[str] | None = None  # None: nothing is left on disk
     overwrite: bool = False
     client: Any = None  # a distributed.Client; its workers must see `out` and the data under the same names
+    time_limit: float | None = None  # seconds after which no step is begun
 
 
 IN_MEMORY = Place()
@@ -74,13 +74,14 @@ def drive(
     The answer does not depend on the place: neither on whether the run is in memory or in a folder, nor on the number
     of workers. If anything fails after the first commit, `resume(out)` carries on.
     """
+    sitting = Sitting.of(place.client, progress, place.time_limit)
     if place.out is not None:
         with claimed(place.out, place.overwrite) as (folder, lease):
             with nothing_half_made(folder):
                 job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
             _tell_notes(run, progress)
             try:
-                return _to_the_end(job, run, place.client, progress, lease)
+                return _to_the_end(job, run, sitting._replace(lease=lease))
             except ValueError:
                 if method.parts(job) and not run.store.names("parts"):  # parts that cannot even start leave nothing
                     clear(folder)
@@ -88,11 +89,11 @@ def drive(
     if place.client is None and (not method.in_passes or _is_in_memory(given.data)):
         job, run = _begin(method, settings, given, place, seed, MemoryStore())
         _tell_notes(run, progress)
-        return _to_the_end(job, run, None, progress)
+        return _to_the_end(job, run, sitting._replace(client=None))
     with tempfile.TemporaryDirectory(prefix="dtree-run-") as temporary:
         job, run = _begin(method, settings, given, place, seed, FolderStore(Path(temporary) / "run"))
         _tell_notes(run, progress)
-        return _to_the_end(job, run, place.client, progress).in_memory(method)
+        return _to_the_end(job, run, sitting).in_memory(method)
 
 
 def resume(
@@ -100,6 +101,7 @@ def resume(
     client: Any = None,
     progress: OnProgress | None = None,
     accept_changed_data: bool = False,
+    time_limit: float | None = None,
 ) -> Run:
     """Carry a run on from its last commit; a finished run is returned as it is.
 
@@ -118,7 +120,7 @@ def resume(
             notice(f"taken over from {lease.taken_from.in_words()}, which is dead", progress)
         if not (accept_changed_data and changes(job)):
             leave_what_is_whole(job, run, lambda words: notice(words, progress))
-            return _to_the_end(job, run, client, progress, lease)
+            return _to_the_end(job, run, Sitting.of(client, progress, time_limit)._replace(lease=lease))
     notice("the data were changed since the run began: it starts over", progress)
     return _start_over(job, run, client, progress)
 
@@ -150,14 +152,6 @@ def _tell_notes(run: Run, progress: OnProgress | None) -> None:
         notice(run.header.notes[ABSENT], progress)
 
 
-def notice(words: str, progress: OnProgress | None) -> None:
-    """Tell what must not be missed."""
-    if progress is None:
-        warnings.warn(words, RuntimeWarning, stacklevel=3)
-    else:
-        progress(Notice(words))
-
-
 def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) -> Run:
     """A run in memory whose parts go on from where those of a finished one stopped, under settings that want more."""
     header = msgspec.structs.replace(
@@ -169,7 +163,7 @@ def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) ->
     run.store.put("prepared", prepared)
     for number, part in enumerate(parts):
         run.store.put(f"parts/{number:04d}/gen-{part.number:08d}", part)
-    return _to_the_end(job_of(run), run, None, None)
+    return _to_the_end(job_of(run), run, Sitting())
 
 
 def changed_data(path: str | os.PathLike[str]) -> list[str]:
@@ -274,43 +268,50 @@ def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, 
     return Leaves(shape, tuple(header.feature_names or ()), str(path)), fitted
 
 
-def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None, lease: Lease | None = None) -> Run:
-    method, began = job.method, time.monotonic()
-    workers = workers_of(client, getattr(job.settings, "n_jobs", 1))
+def _to_the_end(job: Job, run: Run, sitting: Sitting) -> Run:
+    method, began, tell = job.method, time.monotonic(), sitting.progress or (lambda event: None)
+    workers = workers_of(sitting.client, getattr(job.settings, "n_jobs", 1))
     state: Any = None
     if method.parts(job):
         # Again when the twin of a task, on a worker that was taken for dead, was first to commit, but came less far.
         while waiting := [(job, part) for part in range(method.parts(job)) if not _part_done(job, part)]:
             for _, event in workers.streams(advance_task, waiting, lambda found: not found[0]):
-                if lease is not None:
-                    lease.check()
-                if progress is not None:
-                    progress(event)
+                sitting.go_on()
+                tell(event)
+                if sitting.over and not all(_part_done(job, part) for _, part in waiting):
+                    raise _out_of_time(run)
     else:
         number = run.checkpoints()[-1]
         state = run.store.get(f"checkpoints/gen-{number:08d}", method.State)
         while not method.over(job, state):
+            if sitting.over:
+                if not method.may_stop(job, state):
+                    raise _out_of_time(run)
+                break
             state = method.step(job, workers, state)
-            if lease is not None:
-                lease.check()
+            sitting.go_on()
             run.commit(state.number, state, method.keep(state))
             event = method.told(state)
-            if progress is not None and event is not None:
-                progress(event)
+            if event is not None:
+                tell(event)
     with room_on_disk(run.location):
         fitted = method.finish(job, workers, state)
-        if lease is not None:
-            lease.check()
+        sitting.go_on()
         if run.path is not None:
             method.also_write(fitted, run.path)
-        run.finish(fitted, time.monotonic() - began)
-    if run.path is not None and lease is not None:
+        run.finish(fitted, time.monotonic() - began, method.converged(fitted))
+    if run.path is not None and sitting.lease is not None:
         check_replaceable(run.path)
         final = take_place(run.path)
         if final != run.path:
             run = Run.open(final)
-            lease.moved(run.store)
+            sitting.lease.moved(run.store)
     return run
+
+
+def _out_of_time(run: Run) -> OutOfTime:
+    kept = f"'dtree resume {run.location}' carries on" if run.path is not None else "nothing is kept: give it more"
+    return OutOfTime(f"the time limit was reached before there was an answer; {kept}")
 
 
 # Parts that move on their own ----------------------------------------------------------------------------------------

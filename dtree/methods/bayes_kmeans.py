@@ -33,7 +33,10 @@ from dtree.methods.passes_facts import table_of_passes, traces_of_passes
 from dtree.methods.settings import COARSENING, CUT, FAMILY, PRIOR, option
 from dtree.methods.survey import fingerprint, survey_of
 
-_STILL_RISING = "the objective was still rising after the last pass: fit again with a larger --max-iter"
+_STILL_RISING = (
+    "not converged: the objective was still rising after the last pass; fit again with a larger --max-iter or "
+    "--time-limit"
+)
 _scorers = Recent(2)  # tables of frozen clusters, by run and pass
 
 
@@ -162,6 +165,9 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
             return state.number > 0
         return state.number > 0 and state.race.over(state.clusters, job.settings.of_passes(job.seed))
 
+    def may_stop(self, job: Job, state: Any) -> bool:
+        return state.number > 0
+
     def keep(self, state: Any) -> tuple[int, ...]:
         return (state.race.best_number,)
 
@@ -182,7 +188,9 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         arguments = [(*chunk, rank, leaf_clusters) for chunk in chunks]
         self._write_labels(job, workers, final_labels_task, arguments, counts)
         log_joint = clusters.objective + model.prior.log_normaliser(float(counts.sum()))
-        settled = state.number < job.settings.max_iter or state.race.stalled >= job.settings.patience
+        # Neither the most passes nor a time limit makes an answer a settled one.
+        unlimited = job.settings.of_passes(job.seed)._replace(max_passes=state.number + 1)
+        settled = state.race.over(state.clusters, unlimited)
         return Fitted(
             job.prepared.columns, model, statistics, leaf_clusters, tree, log_joint, best, state.trace, settled
         )

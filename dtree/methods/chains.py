@@ -28,6 +28,7 @@ from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import Draws, begin_chain, run_chain, sampler_named
 from dtree.methods import chain_records as records
 from dtree.methods.contract import Job, Method, Workers, used_columns
+from dtree.methods.degenerate import chains_that_stand
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_statistics
 from dtree.methods.settings import option
@@ -101,6 +102,7 @@ class Chains(
     name = "chains"
     estimator = "DPMixtureMCMC"
     command = "sample"
+    instead = "more --draws, another --sampler or --family, or a larger --alpha"
     takes_runs = True
 
     def value_kind(self, settings: Settings) -> str:
@@ -252,6 +254,7 @@ class Chains(
                 "leaves": f"{m:,}",
                 "seconds of all chains": f"{fitted.draws.seconds[:, -1].sum():.2f}",
             },
+            warnings=tuple(chains_that_stand(fitted.draws.labels, fitted.sampler)),
             remark="Colours are the clusters of the point estimate, which need not be branches of this tree.",
             model=fitted.model,
             statistics=fitted.atoms,

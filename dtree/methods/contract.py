@@ -207,6 +207,7 @@ class Method:
     Part: ClassVar[type] = type(None)  # must have `number`, the blocks done, and `kept` when there is a Kept
     Kept: ClassVar[type] = type(None)  # what a part leaves behind for good after a block, e.g. draws
     Fitted: ClassVar[type]
+    instead: ClassVar[str] = "another --family, a larger --alpha, or columns in other units"  # of one single cluster
     leaf_rows: ClassVar[str] = "leaves"  # the row array that `facts` gets: the leaf of each row
     takes_runs: ClassVar[bool] = False  # whether a run of Bayes K-means may be given as the data
     in_passes: ClassVar[bool] = False  # reads rows chunk by chunk, so that they may be more than fit in memory
@@ -249,6 +250,14 @@ class Method:
     def over(self, job: Job, state: Any) -> bool:
         """Whether there is nothing left to do."""
         raise NotImplementedError
+
+    def may_stop(self, job: Job, state: Any) -> bool:
+        """Whether the state is an answer already, if not the best: then a time limit ends the run with it."""
+        return False
+
+    def converged(self, fitted: Any) -> bool | None:
+        """Whether more steps would not have changed the answer; None where that is no question, or not known."""
+        return getattr(fitted, "converged", None)
 
     def keep(self, state: Any) -> tuple[int, ...]:
         """Earlier steps whose checkpoints are still needed."""

@@ -109,6 +109,7 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
     name = "ddt"
     estimator = "DiffusionTree"
     command = "ddt"
+    instead = "--clusters K, or more --steps and --permutations"
     takes_runs = True
     predict_rows = 5_000  # a row meets every branch of every averaged tree
 
@@ -180,6 +181,9 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
     def predict(self, fitted: results.Fitted, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         used = np.ascontiguousarray(used_columns(rows, fitted.columns))
         return fitted.labels(used), fitted.log_density(used)
+
+    def converged(self, fitted: results.Fitted) -> bool | None:
+        return None if fitted.inference == "mcmc" else all(fit.converged for fit in fitted.posterior.best)
 
     def facts(self, fitted: results.Fitted, row_leaf: np.ndarray | None) -> Facts:
         return facts_of(fitted)

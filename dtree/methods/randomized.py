@@ -111,6 +111,9 @@ class RandomizedBHC(BayesKMeansBHC, Settings=Settings, Prepared=Prepared, State=
         check_columns(job.prepared.model, job.prepared.columns, job)
         check_frontier(job.prepared.model, state.frontier)
 
+    def may_stop(self, job: Job, state: Any) -> bool:
+        return False  # rows are on their way down the tree
+
     def keep(self, state: Any) -> tuple[int, ...]:
         return ()
 

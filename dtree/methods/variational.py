@@ -170,6 +170,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
     name = "vb"
     estimator = "DPMixtureVB"
     command = "vb"
+    instead = "--restarts 10, another --variant or --family, a larger --alpha, or 'dtree fit', which starts otherwise"
     leaf_rows = "labels"
     in_passes = True
 
@@ -231,6 +232,9 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
 
     def over(self, job: Job, state: State) -> bool:
         return state.whole or state.converged or state.number >= job.settings.max_iter
+
+    def may_stop(self, job: Job, state: State) -> bool:
+        return state.number > 0
 
     def told(self, state: State) -> PassStep:
         return state.steps[-1]

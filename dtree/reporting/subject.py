@@ -11,6 +11,7 @@ import numpy as np
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.core.tree import Tree
 from dtree.methods import method_named
+from dtree.methods.degenerate import facts_of_run
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import checked_fitted
 from dtree.reporting.profile import Profile, profile_of
@@ -121,7 +122,7 @@ def subject_of(model_or_run: Any) -> Subject:
 def _of_run(run: Run) -> Subject:
     header, fitted = run.header, checked_fitted(run)
     method = method_named(header.method)
-    facts = method.facts(fitted, run.row_array(method.leaf_rows))
+    facts = facts_of_run(method, fitted, run)
     profile = facts.profile
     if profile is None and facts.model is not None and facts.statistics is not None:
         profile = profile_of(facts.model.family, facts.statistics, facts.model.coarsening)
@@ -133,6 +134,7 @@ def _of_run(run: Run) -> Subject:
         "seed": header.random_state if header.random_state is not None else f"{header.seed} (drawn)",
         "command": " ".join(header.command),
         "created": header.created,
+        "converged": {True: "yes", False: "no", None: ""}[header.converged],
         "seconds": f"{header.seconds:.2f}",
         **header.notes,
     }

@@ -97,12 +97,12 @@ class Run:
 
     # Results --------------------------------------------------------------------------------------------------------
 
-    def finish(self, fitted: Any, seconds: float) -> None:
+    def finish(self, fitted: Any, seconds: float, converged: bool | None = None) -> None:
         """Write the fitted record and call the run done; every step can be done again after a crash."""
         results, arrays = self.store.put_results(fitted)
         self.header = msgspec.structs.replace(
             self.header, status="done", results=results, arrays=arrays, row_arrays=self._row_arrays(),
-            seconds=self.header.seconds + seconds,
+            seconds=self.header.seconds + seconds, converged=converged,
         )  # fmt: skip
         self.store.write_header(self.header)
         for name in _WORK:
