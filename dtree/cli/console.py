@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ RUN_FAILED = 1
 BAD_INPUT = 2
 OUT_OF_TIME = 124  # as `timeout` has it
 _PATIENCE = 1.0  # seconds without a bar
+_SECONDS_BETWEEN_LINES = 30.0  # in a log, about one stage
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -123,6 +125,34 @@ def _is_numerical_failure(error: Exception) -> bool:
     return numpy is not None and isinstance(error, numpy.linalg.LinAlgError)
 
 
+def in_rows(done: int, total: int | None, per_second: float | None) -> str:
+    """How far a stage is, and how fast.
+
+    >>> in_rows(1_200_000, 4_000_000, 350_000.0)
+    '1,200,000 of 4,000,000, 350,000/s'
+    """
+    rate = f", {per_second:,.0f}/s" if per_second else ""
+    return f"{done:,} of {total:,}{rate}" if total else f"{done:,}{rate}"
+
+
+class Log:
+    """Says now and then how far a stage is that takes long, in plain lines."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.stage, self.began, self.said = console, "", 0.0, 0.0
+
+    def listen(self, stage: str, done: int, total: int | None) -> None:
+        """Take a report."""
+        now = time.monotonic()
+        if stage != self.stage:
+            self.stage, self.began, self.said = stage, now, now
+        if done and total and now - self.said >= _SECONDS_BETWEEN_LINES and done < total:
+            self.said = now
+            rate = done / (now - self.began)
+            left = f"{(total - done) / rate:,.0f} s left"
+            self.console.print(f"{stage} {in_rows(done, total, rate)}, {left}", markup=False)
+
+
 @contextmanager
 def progress_bar() -> Iterator[Callable[[Any], None]]:
     """Show how a computation goes; gives a callback for its events.
@@ -137,26 +167,30 @@ def progress_bar() -> Iterator[Callable[[Any], None]]:
 
     console = err()
     if not console.is_terminal:
-        yield lambda event: None if event is None else console.print(event.line(), markup=False)
+        with listening(Log(console).listen):
+            yield lambda event: None if event is None else console.print(event.line(), markup=False)
         return
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.percentage:>3.0f}% {task.fields[amount]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
         transient=True,
     )
     # Before the first report data are read and, on a machine that has never run dtree, kernels are compiled.
-    waiting = progress.add_task("preparing (the first time also compiles, once)", total=None)
+    waiting = progress.add_task("preparing (the first time also compiles, once)", total=None, amount="")
     tasks: dict[str, Any] = {}
 
     def listener(stage: str, done: int, total: int | None) -> None:
         progress.update(waiting, visible=False)
         if stage not in tasks:
-            tasks[stage] = progress.add_task(stage, total=total)
-        progress.update(tasks[stage], completed=done, total=total)
+            for old in tasks.values():  # stages follow one another: of fifty passes one bar is enough
+                progress.update(old, visible=False)
+            tasks[stage] = progress.add_task(stage, total=total, amount="")
+        amount = in_rows(done, total, progress.tasks[tasks[stage]].speed)
+        progress.update(tasks[stage], completed=done, total=total, amount=amount, visible=True)
 
     def show(event: Any) -> None:
         if isinstance(event, Notice):

@@ -152,7 +152,8 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         number = state.number + 1
         job.store.create_rows(labels_of(number), job.n, job.chunk_rows, np.int32, -1)
         chunks = [(job, number, chunk) for chunk in job.chunks]
-        sums = workers.map_reduce(assign_task, chunks, passes.combine_sums, (job.prepared.model,))
+        stage = job.stage(f"pass {number}")
+        sums = workers.map_reduce(assign_task, chunks, passes.combine_sums, (job.prepared.model,), stage)
         clusters = workers.central(consolidate_task, job.prepared.model, sums, number)
         job.store.flush_rows(labels_of(number))
         race = state.race.after(clusters, job.settings.of_passes(job.seed))

@@ -41,6 +41,16 @@ Task = Callable[..., Any]
 Arguments = Sequence[tuple[Any, ...]]  # of a task, one tuple for each time it is run
 
 
+class Stage(NamedTuple):
+    """What tasks do, for who watches: "pass 3", and how many rows each task does."""
+
+    name: str = ""
+    rows: Sequence[int] = ()
+
+
+NO_STAGE = Stage()
+
+
 class Workers(Protocol):
     """Who runs tasks: this process, or the workers of a cluster; see `dtree.engine.workers`.
 
@@ -48,8 +58,15 @@ class Workers(Protocol):
     so that the answer has the same bits wherever the tasks ran.
     """
 
-    def map_reduce(self, task: Task, arguments: Arguments, combine: Task, combine_with: tuple[Any, ...] = ()) -> Any:
-        """combine(*combine_with, group) over the results of task(*args), in a fixed tree."""
+    def map_reduce(
+        self,
+        task: Task,
+        arguments: Arguments,
+        combine: Task,
+        combine_with: tuple[Any, ...] = (),
+        stage: Stage = NO_STAGE,
+    ) -> Any:
+        """combine(*combine_with, group) over the results of task(*args), in a fixed tree; `stage` is told meanwhile."""
 
     def run(self, task: Task, arguments: Arguments) -> list[Any]:
         """Results of independent tasks, in order."""
@@ -111,6 +128,10 @@ class Job:
     def bounds(self, chunk: int) -> tuple[int, int]:
         """First row and row after the last of a chunk."""
         return chunk * self.chunk_rows, min((chunk + 1) * self.chunk_rows, self.n)
+
+    def stage(self, name: str) -> Stage:
+        """Tasks over all chunks, for who watches."""
+        return Stage(f"{name}: rows", [stop - start for start, stop in map(self.bounds, self.chunks)])
 
     @property
     def prepared(self) -> Any:

@@ -90,7 +90,9 @@ class RandomizedBHC(BayesKMeansBHC, Settings=Settings, Prepared=Prepared, State=
         model, subset, number = job.prepared.model, job.settings.subset, state.number + 1
         job.store.create_rows(labels_of(number), job.n, job.chunk_rows, np.int32, -1)
         chunks = [(job, number, chunk) for chunk in job.chunks]
-        sums = workers.map_reduce(descent.filter_task, chunks, descent.combine_task, (subset,))
+        sums = workers.map_reduce(
+            descent.filter_task, chunks, descent.combine_task, (subset,), job.stage(f"pass {number}")
+        )
         job.store.flush_rows(labels_of(number))
         frontier, still_open = descent.arrive(state.frontier, model, sums, subset)
         leaf_of, _ = descent.leaves_of(frontier, model)

@@ -24,7 +24,9 @@ def survey_of(job: Job, workers: Workers, family: str | Family, sample_rows: int
     most = min(sample_size(d, _width(family, d), n) if sample_rows is None else sample_rows, n)
     share = share_of_sample(most, job.chunk_rows, n)
     arguments = [(job, kind, chunk, share) for chunk in job.chunks]
-    survey, looks = workers.map_reduce(survey_task, arguments, combine_surveys_task, (most,))
+    survey, looks = workers.map_reduce(
+        survey_task, arguments, combine_surveys_task, (most,), job.stage("first reading")
+    )
     see(job, looks)
     return survey
 

@@ -220,7 +220,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
     def step(self, job: Job, workers: Workers, state: State) -> State:
         began = time.perf_counter()
         arguments = [(job, state.number, chunk) for chunk in job.chunks]
-        sums = workers.map_reduce(sums_task, arguments, combine_sums_task)
+        sums = workers.map_reduce(sums_task, arguments, combine_sums_task, (), job.stage(f"pass {state.number + 1}"))
         with one_blas_thread():
             settled = settle(_Elsewhere(), sums, state.mixture.rule, job.settings.learn_alpha)
         clusters = int((settled.sums.counts > OCCUPIED).sum())
