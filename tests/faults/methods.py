@@ -11,7 +11,7 @@ import numpy as np
 from dtree.engine.drive import Place
 from tests.engine.test_features import IN_PASSES, METHODS, bits, fit, frame
 
-__all__ = ["IN_PASSES", "METHODS", "bits", "fit", "flip", "frame", "half_done", "largest_chunk", "save_rows"]
+__all__ = ["IN_PASSES", "METHODS", "Place", "bits", "fit", "flip", "frame", "half_done", "largest_chunk", "save_rows"]
 
 
 class Stop(Exception):

@@ -64,7 +64,7 @@ def test_the_command_says_the_sentence_alone(debug: str, tmp_path: Path) -> None
         assert len(done.stderr.splitlines()) == 1
 
 
-# How far it is ---------------------------------------------------------------------------------------------------------
+# How far it is -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", IN_PASSES)
