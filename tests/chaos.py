@@ -1,4 +1,4 @@
-"""Chaos: random faults on random methods until the time is up; each must end in the undisturbed bits or a true sentence.
+"""Chaos: random faults on random methods until the time is up; each ends in the undisturbed bits or a true sentence.
 
     python -m tests.chaos --minutes 30 --seed 1
 
