@@ -97,6 +97,7 @@ class FolderStore:
 
     def _make_groups(self, folder: Path) -> None:
         """Every folder on the way to a record is a zarr group, so that any zarr reader finds it."""
+        self.path.mkdir(parents=True, exist_ok=True)
         while folder != self.path and not (folder / "zarr.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "zarr.json").write_text(_GROUP)
