@@ -23,7 +23,8 @@ if [ -e "$run" ]; then
     # the folder may be, it is left alone.
     for found in "$run"/* "$run"/.[!.]*; do
         case ${found##*/} in
-        zarr.json | settings | prepared | checkpoints | passes | staged | '*' | '.[!.]*') ;;
+        zarr.json | settings | prepared | data | checkpoints | passes | staged | '*' | '.[!.]*') ;;
+        .lease | .lease-*) ;;
         .zarr.json.partial-* | .settings.partial-* | .prepared.partial-*) ;;
         *)
             echo "$run is in the way: it holds $found, and no checkpoint to carry on from" >&2
@@ -31,6 +32,7 @@ if [ -e "$run" ]; then
             ;;
         esac
     done
-    rm -rf -- "$run"
+    # Who has left its lease may still be alive: then dtree says so, and else it clears away what is left itself.
+    [ -e "$run/.lease" ] || rm -rf -- "$run"
 fi
 exec dtree fit "$data" --out "$run" --scheduler "$scheduler" "$@"

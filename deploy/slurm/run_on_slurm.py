@@ -123,7 +123,7 @@ def has_begun(run: Path) -> bool:
 
 def clear_unborn(run: Path) -> None:
     """Remove a run that died before its first checkpoint, and nothing else; see `fit_or_resume.sh`."""
-    parts = ("zarr.json", "settings", "prepared", "checkpoints", "passes", "staged")
+    parts = ("zarr.json", "settings", "prepared", "checkpoints", "passes", "staged", "data")
     partial = tuple(f".{part}.partial-" for part in parts[:3])
     if not run.is_dir() or run.is_symlink() or has_begun(run):
         return

@@ -16,6 +16,7 @@ COMMANDS = {
     "predict": "Assign new rows to the clusters of a run, with the log density of each row.",
     "resume": "Carry on a run that was stopped, killed or cut off.",
     "info": "Say what a run holds and where it came from.",
+    "verify": "Read every array of a run, and of its data if asked to, and name what is damaged.",
     "report": "Write one HTML page about a run.",
     "export": "Write parts of a run in formats that other programs read.",
     "bench": "Time exact trees of made-up rows here, beside SciPy's average linkage.",

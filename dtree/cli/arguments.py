@@ -20,6 +20,10 @@ COLUMN = Annotated[
         help="What a column of a table is: real, count, binary, category, or skip to leave it out; may be repeated.",
     ),
 ]  # fmt: skip
+TIME_LIMIT = Annotated[
+    str | None,
+    typer.Option(help="Stop after so long (90s, 30m, 2h): with the best so far, or to be resumed where there is none."),
+]
 LABELS_COLUMN = Annotated[
     str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
 ]
@@ -37,3 +41,22 @@ def columns_said(words: list[str] | None) -> dict[str, str] | None:
         if "=" not in word:
             raise ValueError(f"--column must look like zip=category, got '{word}'")
     return dict(word.rsplit("=", 1) for word in words)
+
+
+def seconds_in(text: str | None) -> float | None:
+    """A time such as 90s, 30m or 2h in seconds.
+
+    >>> seconds_in("1.5m"), seconds_in("20"), seconds_in(None)
+    (90.0, 20.0, None)
+    """
+    if text is None:
+        return None
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"--time-limit must be a time such as 90s, 30m or 2h, got {text!r}")
+    return seconds

@@ -5,13 +5,14 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from dtree.cli.console import err
 from dtree.methods.chain_records import ChainStatus, status_of
+from dtree.methods.contract import Notice
 from dtree.methods.facts import counted
 
 _SECONDS_BETWEEN_LINES = 5.0  # in a log
@@ -118,11 +119,15 @@ def chain_table(sampler: str, run: str | os.PathLike[str] | None = None) -> Iter
     """
     console, watch = err(), Watch()
     if run is not None:
-        watch.remember(run)
+        with suppress(ValueError):  # who carries the run on says what is damaged
+            watch.remember(run)
     if not console.is_terminal:
         last = [time.monotonic()]
 
         def line(status: Any) -> None:
+            if isinstance(status, Notice):
+                console.print(status.line(), markup=False)
+                return
             watch.take(status)
             if time.monotonic() - last[0] >= _SECONDS_BETWEEN_LINES:
                 last[0] = time.monotonic()
@@ -135,6 +140,9 @@ def chain_table(sampler: str, run: str | os.PathLike[str] | None = None) -> Iter
     with Live(console=console, refresh_per_second=4, transient=True) as live:
 
         def show(status: Any) -> None:
+            if isinstance(status, Notice):
+                live.console.print(status.line(), markup=False)
+                return
             watch.take(status)
             live.update(_table(watch, sampler))
 

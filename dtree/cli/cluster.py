@@ -88,8 +88,8 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def stopped(out: Path) -> typer.Exit:
-    """What Ctrl-C leaves behind, said to the user; before the first checkpoint there is nothing to carry on from."""
+def stopped(out: Path, code: int) -> typer.Exit:
+    """What a stop leaves behind, said to the user; before the first checkpoint there is nothing to carry on from."""
     from dtree.runs.commit import place_of
     from dtree.runs.run import unfinished
 
@@ -100,7 +100,7 @@ def stopped(out: Path) -> typer.Exit:
         say(f"Stopped. What was done is kept: 'dtree resume {final}' carries on.{kept}")
     else:
         say(f"Stopped before the first pass; nothing was written.{kept}")
-    return typer.Exit(130)
+    return typer.Exit(code)
 
 
 def _is_done(run: Path) -> bool:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from dtree.cli.arguments import COLUMN, DATA, LABELS_COLUMN, OUT, OVERWRITE, SEED, columns_said
+from dtree.cli.arguments import COLUMN, DATA, LABELS_COLUMN, OUT, OVERWRITE, SEED, TIME_LIMIT, columns_said, seconds_in
 from dtree.cli.cluster import Cluster, cluster_options, stopped
-from dtree.cli.console import say, with_exit_codes
+from dtree.cli.console import OUT_OF_TIME, code_of, say, with_exit_codes
 from dtree.methods import method_named
 from dtree.methods.settings import Option, checked, options_of
 
@@ -46,6 +46,7 @@ def fitting_command(
         _parameter("labels_column", LABELS_COLUMN, None),
         _parameter("column", COLUMN, None),
         _parameter("overwrite", OVERWRITE, False),
+        _parameter("time_limit", TIME_LIMIT, None),
         inspect.Parameter("cluster", inspect.Parameter.KEYWORD_ONLY, annotation=Cluster),
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -62,6 +63,7 @@ class Words(NamedTuple):
     seed: int
     labels_column: str | None
     overwrite: bool
+    time_limit: str | None
     cluster: Cluster
     column: list[str] | None = None
 
@@ -72,6 +74,7 @@ def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[s
     from dtree.data import open_source
     from dtree.runs.run import begin_at, is_run
 
+    seconds_in(words.time_limit)
     begin_at(words.out, words.overwrite)  # whether a run can be made there, before anything costs time
     source: Any = words.data
     columns = columns_said(words.column)
@@ -85,7 +88,7 @@ def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[s
         # Before anything costs time: it may not be what was meant.
         describe_table(source.kinds, source.left_out, words.data)
     rows = 0 if isinstance(source, str) else source.shape[0]
-    from dtree.engine.drive import Given, Place, drive
+    from dtree.engine.drive import Given, OutOfTime, Place, drive
 
     try:
         with words.cluster.client_for(method, settings, rows) as client, watched(method, settings) as show:
@@ -93,12 +96,14 @@ def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[s
                 method,
                 settings,
                 Given(source, words.labels_column, random_state=words.seed),
-                Place(words.out, words.overwrite, client),
+                Place(words.out, words.overwrite, client, seconds_in(words.time_limit)),
                 method.seed_of(words.seed),
                 show,
             )
-    except KeyboardInterrupt:
-        raise stopped(words.out) from None
+    except KeyboardInterrupt as stop:
+        raise stopped(words.out, code_of(stop)) from None
+    except OutOfTime:
+        raise stopped(words.out, OUT_OF_TIME) from None
     describe(run)
     if not isinstance(source, str) and source.labels is not None:
         purity_line(run, source.labels, words.labels_column)

@@ -13,6 +13,7 @@ _MOST_COLUMNS_SHOWN = 30
 def describe(run: Any, in_full: bool = False) -> None:
     """What was found: one line, warnings, and the largest clusters; in full also the data and all numbers."""
     from dtree.methods import method_named
+    from dtree.methods.degenerate import facts_of_run
     from dtree.methods.fitted_checks import checked_fitted
 
     header = run.header
@@ -25,7 +26,7 @@ def describe(run: Any, in_full: bool = False) -> None:
         return
     method = method_named(header.method, run.location)
     fitted = checked_fitted(run)
-    facts = method.facts(fitted, run.row_array(method.leaf_rows))
+    facts = facts_of_run(method, fitted, run)
     out().print(f"{rows}: {facts.headline} ({header.seconds:.1f} s)", markup=False)
     if in_full:
         say(facts.title)
@@ -157,6 +158,7 @@ def provenance(run: Any) -> None:
         "seed": header.random_state if header.random_state is not None else f"{header.seed} (drawn)",
         "data fingerprint": header.fingerprint or "not recorded",
         "command": " ".join(header.command),
+        "converged": {True: "yes", False: "no", None: "not known"}[header.converged],
         "made": f"{header.created} in {header.seconds:.3f} s",
         "versions": ", ".join(f"{name} {value}" for name, value in header.versions.items()),
         **header.notes,

@@ -38,6 +38,7 @@ def command(
     check_ending(out_, ENDINGS)
     opened = Run.open(run)
     opened.require_done()
+    opened.check_rows()
     header = opened.header
     leave_out = [name for name in (labels_column, header.labels_column) if name]
     source = open_source(data, leave_out=leave_out, known=header.kinds).with_columns_of(*header.features)

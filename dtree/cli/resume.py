@@ -1,23 +1,35 @@
 """`dtree resume`: carry on a run of any method."""
 
-from dtree.cli.arguments import RUN
+from typing import Annotated
+
+import typer
+
+from dtree.cli.arguments import RUN, TIME_LIMIT, seconds_in
 from dtree.cli.cluster import Cluster, cluster_options, stopped
 from dtree.cli.command import watched
-from dtree.cli.console import say, with_exit_codes
+from dtree.cli.console import OUT_OF_TIME, code_of, say, with_exit_codes
 
 
 @cluster_options
 @with_exit_codes
-def command(run: RUN, *, cluster: Cluster) -> None:
+def command(
+    run: RUN,
+    accept_changed_data: Annotated[
+        bool, typer.Option("--accept-changed-data", help="Start over when the data are not what they were.")
+    ] = False,
+    time_limit: TIME_LIMIT = None,
+    *,
+    cluster: Cluster,
+) -> None:
     """Carry on a run that was stopped, killed or cut off; at most one pass is repeated.
 
     Example: `dtree resume creatures-ddt.zarr` (the example of `dtree ddt` makes that run)
     """
     from dtree.cli.describe import describe
-    from dtree.engine.drive import job_of, resume
+    from dtree.engine.drive import OutOfTime, job_of, resume
     from dtree.runs.run import Run, is_run, place_of, unfinished
 
-    place = unfinished(run)
+    place, seconds = unfinished(run), seconds_in(time_limit)
     if not is_run(place):
         raise ValueError(f"{run} is not a dtree run, so there is nothing to resume")
     opened = Run.open(place)
@@ -28,8 +40,10 @@ def command(run: RUN, *, cluster: Cluster) -> None:
                 cluster.client_for(job.method, job.settings, job.n) as client,
                 watched(job.method, job.settings, place) as show,
             ):
-                opened = resume(place, client, show)
-        except KeyboardInterrupt:
-            raise stopped(run) from None
+                opened = resume(place, client, show, accept_changed_data, seconds)
+        except KeyboardInterrupt as stop:
+            raise stopped(run, code_of(stop)) from None
+        except OutOfTime:
+            raise stopped(run, OUT_OF_TIME) from None
     describe(opened)
     say(f"run: {place_of(run)}")

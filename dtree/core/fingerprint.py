@@ -1,10 +1,26 @@
-"""A fingerprint of rows: two datasets with the same one hold the same values."""
+"""A fingerprint of rows: two datasets with the same one hold the same values. And a checksum, which costs nothing."""
 
 import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+
+def checksum(rows: Any) -> int:
+    """CRC-32C of the bytes of rows (n, d), dense or CSR: it differs when they were damaged or replaced.
+
+    >>> checksum(np.zeros((2, 2))) == checksum(np.zeros((2, 2))), checksum(np.zeros((2, 2))) == checksum(np.eye(2))
+    (True, False)
+    """
+    from google_crc32c import extend
+
+    found = 0
+    for part in (rows.indptr, rows.indices, rows.data) if hasattr(rows, "tocsr") else (rows,):
+        flat = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+        flat.flags.writeable = False  # it takes nothing else without a copy
+        found = extend(found, flat)
+    return found
 
 
 def fingerprint(X: Any) -> str:

@@ -6,6 +6,7 @@ Numerical code calls `report(stage, done, total)`; nobody listens unless a calle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 
 Listener = Callable[[str, int, int], None]
 _listener: ContextVar[Listener | None] = ContextVar("dtree_progress", default=None)
@@ -16,6 +17,20 @@ def report(stage: str, done: int, total: int) -> None:
     listener = _listener.get()
     if listener is not None:
         listener(stage, done, total)
+
+
+def counter(stage: str, total: int) -> Callable[[int], None]:
+    """Tell the listener that `stage` begins; gives a function that counts what is done, from any thread."""
+    listener, lock, done = _listener.get(), Lock(), [0]
+
+    def add(more: int) -> None:
+        if listener is not None:
+            with lock:
+                done[0] += more
+                listener(stage, done[0], total)
+
+    add(0)
+    return add
 
 
 @contextmanager

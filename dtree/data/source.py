@@ -124,6 +124,10 @@ class Source:
         # One layout for all formats: kernels add in the order of memory, and the last bit of a sum depends on it.
         return np.ascontiguousarray(rows) if isinstance(rows, np.ndarray) else rows
 
+    def absent(self, start: int, stop: int) -> list[str]:
+        """Chunks of the file that rows start..stop-1 are in and that are not there, which the format reads as fill."""
+        return list(self._format.absent(self, start, stop)) if hasattr(self._format, "absent") else []
+
     @property
     def n_stored(self) -> int:
         """How many values sparse rows store."""

@@ -72,7 +72,7 @@ def cluster_client(
     3
     """
     if scheduler is not None:
-        with _connected(scheduler, tls) as client:
+        with _quiet(), _connected(scheduler, tls) as client:
             yield client
         return
     if warm:
@@ -91,10 +91,12 @@ def cluster_client(
     }
     # Nobody is told of a dashboard here, and loading what draws it costs a second at every start.
     local = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, **local}
-    local = {"silence_logs": logging.ERROR, **local}  # what matters is said by the run itself, once
+    # What matters is said by the run itself, once; Dask would say it before, with a traceback of every failed task.
+    local = {"silence_logs": logging.WARNING if _debugging() else logging.CRITICAL, **local}
     if processes:
         local = {"preload": ["dtree.engine.worker_start"], **local}
     with (
+        _quiet(),
         dask.config.set(settings),
         LocalCluster(
             n_workers=workers, threads_per_worker=1, memory_limit=memory, processes=processes, security=tls, **local
@@ -102,6 +104,30 @@ def cluster_client(
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def _debugging() -> bool:
+    return bool(os.environ.get("DTREE_DEBUG"))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let Dask and what it stands on say nothing in this process; a lost connection is told in our own sentence."""
+    if _debugging():
+        yield
+        return
+    loggers = [logging.getLogger(name) for name in ("distributed", "tornado.application", "asyncio")]
+    loggers += [
+        logging.getLogger(name) for name in list(logging.Logger.manager.loggerDict) if name[:12] == "distributed."
+    ]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def _connected(scheduler: str, tls: Security | None) -> Client:

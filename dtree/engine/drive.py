@@ -6,12 +6,10 @@ behind `dtree.runs.store` and `dtree.engine.workers`.
 """
 
 import os
-import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,18 +18,22 @@ import numpy as np
 
 from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
+from dtree.engine.recover import leave_what_is_whole
 from dtree.engine.rows import open_rows
+from dtree.engine.sitting import OnProgress, OutOfTime, Sitting, notice
 from dtree.engine.workers import workers_of
 from dtree.methods import method_named
 from dtree.methods.contract import Job, Leaves, Method
-from dtree.methods.fitted_checks import checked_fitted, checked_settings, one_sentence
-from dtree.runs.commit import room_on_disk, take_place
+from dtree.methods.fitted_checks import checked_fitted, checked_settings
+from dtree.methods.seen import ABSENT, changes, notes_of_absent
+from dtree.runs.claim import check_replaceable, claimed, clear, nothing_half_made
+from dtree.runs.commit import place_of, room_on_disk, take_place
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
+from dtree.runs.lease import leased
 from dtree.runs.memory import MemoryStore
-from dtree.runs.run import Run, begin_at, is_run, unfinished
+from dtree.runs.run import Run, is_run, unfinished
 
-OnProgress = Callable[[Any], None]
 _MOST_NAMES = 1_000_000  # names of more rows than that are not kept in the header
 
 
@@ -54,6 +56,7 @@ class Place(NamedTuple):
     out: str | os.PathLike[str] | None = None  # None: nothing is left on disk
     overwrite: bool = False
     client: Any = None  # a distributed.Client; its workers must see `out` and the data under the same names
+    time_limit: float | None = None  # seconds after which no step is begun
 
 
 IN_MEMORY = Place()
@@ -72,50 +75,82 @@ def drive(
     The answer does not depend on the place: neither on whether the run is in memory or in a folder, nor on the number
     of workers. If anything fails after the first commit, `resume(out)` carries on.
     """
+    sitting = Sitting.of(place.client, progress, place.time_limit)
     if place.out is not None:
-        folder = begin_at(place.out, place.overwrite)
-        with _nothing_half_made(folder):
-            job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
-        try:
-            return _to_the_end(job, run, place.client, progress)
-        except ValueError:
-            if method.parts(job) and not run.store.names("parts"):  # parts that cannot even start leave nothing behind
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
+        with claimed(place.out, place.overwrite) as (folder, lease):
+            with nothing_half_made(folder):
+                job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
+            _tell_notes(run, progress)
+            try:
+                return _to_the_end(job, run, sitting._replace(lease=lease))
+            except ValueError:
+                if method.parts(job) and not run.store.names("parts"):  # parts that cannot even start leave nothing
+                    clear(folder)
+                raise
     if place.client is None and (not method.in_passes or _is_in_memory(given.data)):
         job, run = _begin(method, settings, given, place, seed, MemoryStore())
-        return _to_the_end(job, run, None, progress)
+        _tell_notes(run, progress)
+        return _to_the_end(job, run, sitting._replace(client=None))
     with tempfile.TemporaryDirectory(prefix="dtree-run-") as temporary:
         job, run = _begin(method, settings, given, place, seed, FolderStore(Path(temporary) / "run"))
-        return _to_the_end(job, run, place.client, progress).in_memory(method)
+        _tell_notes(run, progress)
+        return _to_the_end(job, run, sitting).in_memory(method)
 
 
-def resume(path: str | os.PathLike[str], client: Any = None, progress: OnProgress | None = None) -> Run:
-    """Carry a run on from its last commit; a finished run is returned as it is."""
+def resume(
+    path: str | os.PathLike[str],
+    client: Any = None,
+    progress: OnProgress | None = None,
+    accept_changed_data: bool = False,
+    time_limit: float | None = None,
+) -> Run:
+    """Carry a run on from its last commit; a finished run is returned as it is.
+
+    Data that are not what they were are refused, or, with `accept_changed_data`, the run starts over with them.
+    """
     run = Run.open(unfinished(path))
     if run.header.done:
         checked_fitted(run)
         return run
-    job = job_of(run)
-    if not run.store.has("prepared") or not (run.checkpoints() or job.method.parts(job)):
-        raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
-    _check_checkpoints(job, run)
-    return _to_the_end(job, run, client, progress)
+    with leased(run.store) as lease:
+        run = Run.open(unfinished(path))  # what it was before the lease was ours may have gone on since
+        job = job_of(run)
+        if not run.store.has("prepared") or not (run.checkpoints() or job.method.parts(job)):
+            raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
+        if lease.taken_from is not None:
+            notice(f"taken over from {lease.taken_from.in_words()}, which is dead", progress)
+        if not (accept_changed_data and changes(job)):
+            leave_what_is_whole(job, run, lambda words: notice(words, progress))
+            return _to_the_end(job, run, Sitting.of(client, progress, time_limit)._replace(lease=lease))
+    notice("the data were changed since the run began: it starts over", progress)
+    return _start_over(job, run, client, progress)
 
 
-def _check_checkpoints(job: Job, run: Run) -> None:
-    """One sentence unless everything that the run will go on from is what it says it is."""
-    for number in run.checkpoints():
-        state = job.state(number)
-        with one_sentence(run):
-            if state.number != number:
-                raise ValueError(f"its checkpoint {number} says that it is number {state.number}")
-            job.method.check_state(job, state)
-    for number in range(job.method.parts(job)):
-        part = job.newest_part(number)
-        if part is not None:
-            with one_sentence(run):
-                job.method.check_part(job, number, part)
+def _start_over(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:
+    """The same fit of data that are others now; the old run stays until the new one is complete."""
+    header = run.header
+    assert run.path is not None
+    given = Given(
+        origin_of(header),
+        header.labels_column,
+        chunk_bytes=None if job.source.is_sparse else 8 * job.chunk_rows * job.n_features,
+        notes={name: note for name, note in header.notes.items() if name != ABSENT},
+        random_state=header.random_state,
+    )
+    place = Place(place_of(run.path), overwrite=True, client=client)
+    return drive(job.method, job.settings, given, place, header.seed, progress)
+
+
+def origin_of(header: Header) -> Any:
+    """What to open to read the data of a run anew: the file, not a copy of it that the run had made."""
+    recorded = (header.source or {}).get("path", "")
+    return header.data if os.path.exists(header.data.rpartition(":")[0] or header.data) else recorded
+
+
+def _tell_notes(run: Run, progress: OnProgress | None) -> None:
+    """Say what was noticed of the data."""
+    if ABSENT in run.header.notes:
+        notice(run.header.notes[ABSENT], progress)
 
 
 def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) -> Run:
@@ -129,7 +164,18 @@ def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) ->
     run.store.put("prepared", prepared)
     for number, part in enumerate(parts):
         run.store.put(f"parts/{number:04d}/gen-{part.number:08d}", part)
-    return _to_the_end(job_of(run), run, None, None)
+    return _to_the_end(job_of(run), run, Sitting())
+
+
+def changed_data(path: str | os.PathLike[str]) -> list[str]:
+    """What is not as it was in the data of a run, finished or not, one sentence a chunk; all of it is read."""
+    run = Run.open(path)
+    job = job_of(run)
+    if not job.is_seen:
+        return [f"{path} does not know what its data were like: it was saved, or made of the clusters of another run"]
+    if run.header.done and not os.path.exists(job.source.path):  # a copy, which went when the run was done
+        job.source = open_source(origin_of(run.header), labels_column=run.header.labels_column)
+    return changes(job)
 
 
 def job_of(run: Run, with_rows: bool = True) -> Job:
@@ -200,7 +246,12 @@ def _begin(
     job = Job(method, settings, seed, source, store, header.run_id, chunk_rows, given.weight, reduction)
     workers = workers_of(place.client)
     prepared = method.prepare(job, workers)
-    header = msgspec.structs.replace(header, fingerprint=prepared.fingerprint, seconds=time.monotonic() - began)
+    header = msgspec.structs.replace(
+        header,
+        fingerprint=prepared.fingerprint,
+        notes={**header.notes, **notes_of_absent(job)},
+        seconds=time.monotonic() - began,
+    )
     run = Run.create(store, header)
     store.put("settings", settings)
     store.put("prepared", prepared)
@@ -235,35 +286,50 @@ def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, 
     return Leaves(shape, tuple(header.feature_names or ()), str(path), tuple(header.kinds), left_out), fitted
 
 
-def _to_the_end(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:
-    method, began = job.method, time.monotonic()
-    workers = workers_of(client, getattr(job.settings, "n_jobs", 1))
+def _to_the_end(job: Job, run: Run, sitting: Sitting) -> Run:
+    method, began, tell = job.method, time.monotonic(), sitting.progress or (lambda event: None)
+    workers = workers_of(sitting.client, getattr(job.settings, "n_jobs", 1))
     state: Any = None
     if method.parts(job):
         # Again when the twin of a task, on a worker that was taken for dead, was first to commit, but came less far.
         while waiting := [(job, part) for part in range(method.parts(job)) if not _part_done(job, part)]:
             for _, event in workers.streams(advance_task, waiting, lambda found: not found[0]):
-                if progress is not None:
-                    progress(event)
+                sitting.go_on()
+                tell(event)
+                if sitting.over and not all(_part_done(job, part) for _, part in waiting):
+                    raise _out_of_time(run)
     else:
         number = run.checkpoints()[-1]
         state = run.store.get(f"checkpoints/gen-{number:08d}", method.State)
         while not method.over(job, state):
+            if sitting.over:
+                if not method.may_stop(job, state):
+                    raise _out_of_time(run)
+                break
             state = method.step(job, workers, state)
+            sitting.go_on()
             run.commit(state.number, state, method.keep(state))
             event = method.told(state)
-            if progress is not None and event is not None:
-                progress(event)
+            if event is not None:
+                tell(event)
     with room_on_disk(run.location):
         fitted = method.finish(job, workers, state)
+        sitting.go_on()
         if run.path is not None:
             method.also_write(fitted, run.path)
-        run.finish(fitted, time.monotonic() - began)
-    if run.path is not None:
+        run.finish(fitted, time.monotonic() - began, method.converged(fitted))
+    if run.path is not None and sitting.lease is not None:
+        check_replaceable(run.path)
         final = take_place(run.path)
         if final != run.path:
-            return Run.open(final)
+            run = Run.open(final)
+            sitting.lease.moved(run.store)
     return run
+
+
+def _out_of_time(run: Run) -> OutOfTime:
+    kept = f"'dtree resume {run.location}' carries on" if run.path is not None else "nothing is kept: give it more"
+    return OutOfTime(f"the time limit was reached before there was an answer; {kept}")
 
 
 # Parts that move on their own ----------------------------------------------------------------------------------------
@@ -311,20 +377,3 @@ def _worker_memory(client: Any) -> int | None:
 
 def _is_in_memory(data: Any) -> bool:
     return not (isinstance(data, str | os.PathLike) or hasattr(data, "dask")) or getattr(data, "kind", "") == "memory"
-
-
-@contextmanager
-def _nothing_half_made(out: Path) -> Iterator[None]:
-    """Make the folder, and take away what was made when the run does not get as far as its first checkpoint."""
-    before = out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    known = set(out.iterdir())
-    try:
-        with room_on_disk(out, "fit again, nothing was kept"):
-            yield
-    except BaseException:
-        for made in set(out.iterdir()) - known:
-            shutil.rmtree(made, ignore_errors=True) if made.is_dir() else made.unlink(missing_ok=True)
-        if not before:
-            shutil.rmtree(out, ignore_errors=True)
-        raise

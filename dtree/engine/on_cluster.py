@@ -12,10 +12,11 @@ from distributed import Client, KilledWorker, as_completed
 from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
+from dtree.core.progress import counter
 from dtree.engine.pairs import central_task
 from dtree.engine.workers import Here
 from dtree.kmeans.passes import combine_in_tree
-from dtree.methods.contract import Arguments, Task
+from dtree.methods.contract import NO_STAGE, Arguments, Stage, Task
 
 _LOOK_EVERY = 10.0  # seconds between looks at whether anybody works
 _ALONE = 300.0  # seconds without any worker after which a run gives up; supervisors have started new ones by then
@@ -28,9 +29,20 @@ class OnCluster(Here):
         super().__init__()
         self.client = client
 
-    def map_reduce(self, task: Task, arguments: Arguments, combine: Task, combine_with: tuple[Any, ...] = ()) -> Any:
+    def map_reduce(
+        self,
+        task: Task,
+        arguments: Arguments,
+        combine: Task,
+        combine_with: tuple[Any, ...] = (),
+        stage: Stage = NO_STAGE,
+    ) -> Any:
         with _plain_failures():
             futures = self.client.map(task, *zip(*arguments, strict=True), pure=False)
+            if stage.rows:
+                add = counter(stage.name, sum(stage.rows))
+                for future, rows in zip(futures, stage.rows, strict=True):
+                    future.add_done_callback(lambda done, rows=rows: add(rows) if done.status == "finished" else None)
             total = combine_in_tree(
                 futures, lambda group: self.client.submit(combine, *combine_with, list(group), pure=False)
             )

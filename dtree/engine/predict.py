@@ -42,6 +42,7 @@ def predict_into(
     opened.require_done()
     header = opened.header
     assert opened.path is not None
+    opened.check_rows()
     _fitted_once(str(opened.path), header.run_id)  # whatever is wrong with the run is said before rows are read
     names = [*leave_out, *([header.labels_column] if header.labels_column else [])]
     target = Path(out).resolve()

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from dtree.core.model import Model
+from dtree.core.progress import counter
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.greedy import Merged, merge_clusters
 from dtree.kmeans.passes import combine_in_tree
-from dtree.methods.contract import Arguments, Task
+from dtree.methods.contract import NO_STAGE, Arguments, Stage, Task
 
 
 class Pairs:
@@ -37,10 +38,24 @@ class Here:
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
 
-    def map_reduce(self, task: Task, arguments: Arguments, combine: Task, combine_with: tuple[Any, ...] = ()) -> Any:
-        """combine(*combine_with, group) over the results of task(*args), in a fixed tree."""
-        results = (task(*args) for args in arguments)
-        return combine_in_tree(results, lambda group: combine(*combine_with, group))
+    def map_reduce(
+        self,
+        task: Task,
+        arguments: Arguments,
+        combine: Task,
+        combine_with: tuple[Any, ...] = (),
+        stage: Stage = NO_STAGE,
+    ) -> Any:
+        """combine(*combine_with, group) over the results of task(*args), in a fixed tree; `stage` is told meanwhile."""
+
+        def results() -> Iterator[Any]:
+            add = counter(stage.name, sum(stage.rows)) if stage.rows else None
+            for number, args in enumerate(arguments):
+                yield task(*args)
+                if add is not None:
+                    add(stage.rows[number])
+
+        return combine_in_tree(results(), lambda group: combine(*combine_with, group))
 
     def central(self, task: Task, *arguments: Any) -> Any:
         """task(pairs, *arguments), where `pairs` scores many pairs of clusters at once."""

@@ -9,6 +9,7 @@
 | `dtree.guide.clusters` | how many workers and how much memory do I need? |
 | `dtree.guide.results` | what do the numbers in a result and the parts of the report mean? |
 | `dtree.guide.trust` | how do I know that it is right? |
+| `dtree.guide.promises` | what happens when something breaks, and which test breaks it? |
 | `dtree.guide.algorithms` | which formulas does dtree use, and where do they differ from the papers? A page per algorithm. |
 | `dtree.guide.changes` | what is new? |
 | `dtree.guide.contributing` | how do I change it? |

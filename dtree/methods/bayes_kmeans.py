@@ -33,7 +33,10 @@ from dtree.methods.passes_facts import table_of_passes, traces_of_passes
 from dtree.methods.settings import AUTO, COARSENING, CUT, FAMILY, PRIOR, option
 from dtree.methods.survey import fingerprint, resolved, survey_of
 
-_STILL_RISING = "the objective was still rising after the last pass: fit again with a larger --max-iter"
+_STILL_RISING = (
+    "not converged: the objective was still rising after the last pass; fit again with a larger --max-iter or "
+    "--time-limit"
+)
 _scorers = Recent(2)  # tables of frozen clusters, by run and pass
 
 
@@ -149,7 +152,8 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         number = state.number + 1
         job.store.create_rows(labels_of(number), job.n, job.chunk_rows, np.int32, -1)
         chunks = [(job, number, chunk) for chunk in job.chunks]
-        sums = workers.map_reduce(assign_task, chunks, passes.combine_sums, (job.prepared.model,))
+        stage = job.stage(f"pass {number}")
+        sums = workers.map_reduce(assign_task, chunks, passes.combine_sums, (job.prepared.model,), stage)
         clusters = workers.central(consolidate_task, job.prepared.model, sums, number)
         job.store.flush_rows(labels_of(number))
         race = state.race.after(clusters, job.settings.of_passes(job.seed))
@@ -161,6 +165,9 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         if job.weight is not None:
             return state.number > 0
         return state.number > 0 and state.race.over(state.clusters, job.settings.of_passes(job.seed))
+
+    def may_stop(self, job: Job, state: Any) -> bool:
+        return state.number > 0
 
     def keep(self, state: Any) -> tuple[int, ...]:
         return (state.race.best_number,)
@@ -182,7 +189,9 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         arguments = [(*chunk, rank, leaf_clusters) for chunk in chunks]
         self._write_labels(job, workers, final_labels_task, arguments, counts)
         log_joint = clusters.objective + model.prior.log_normaliser(float(counts.sum()))
-        settled = state.number < job.settings.max_iter or state.race.stalled >= job.settings.patience
+        # Neither the most passes nor a time limit makes an answer a settled one.
+        unlimited = job.settings.of_passes(job.seed)._replace(max_passes=state.number + 1)
+        settled = state.race.over(state.clusters, unlimited)
         return Fitted(
             job.prepared.columns, model, statistics, leaf_clusters, tree, log_joint, best, state.trace, settled
         )

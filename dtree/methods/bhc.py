@@ -104,7 +104,7 @@ class BHC(Method, Settings=Settings, Prepared=Prepared, State=State, Fitted=Fitt
 
     def _rows(self, job: Job, places: np.ndarray) -> Any:
         """Some rows in the columns in use, as float64."""
-        rows = used_columns(job.source.load(), job.prepared.columns)
+        rows = used_columns(job.load(), job.prepared.columns)
         return (rows if places.shape[0] == job.n else rows[places]).astype(np.float64)
 
     def over(self, job: Job, state: State) -> bool:

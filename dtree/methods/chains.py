@@ -22,12 +22,13 @@ from dtree.core.recent import Recent
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.mcmc.credibility import node_credibility
 from dtree.mcmc.point_estimate import best_partition, coclustering
-from dtree.mcmc.posterior import as_datatree, stack_chains, summary_of, tree_at_medians
+from dtree.mcmc.posterior import as_datatree, stack_chains, summary_of, tree_at_medians, with_checksums
 from dtree.mcmc.predictive import log_density_over_draws, log_membership_at
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import Draws, begin_chain, run_chain, sampler_named
 from dtree.methods import chain_records as records
 from dtree.methods.contract import Job, Method, Workers, used_columns
+from dtree.methods.degenerate import chains_that_stand
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_columns, check_statistics
 from dtree.methods.settings import option
@@ -101,6 +102,7 @@ class Chains(
     name = "chains"
     estimator = "DPMixtureMCMC"
     command = "sample"
+    instead = "more --draws, another --sampler or --family, or a larger --alpha"
     takes_runs = True
 
     def value_kind(self, settings: Settings) -> str:
@@ -201,7 +203,9 @@ class Chains(
         """The posterior as ArviZ reads it."""
         shutil.rmtree(folder / "posterior", ignore_errors=True)  # half of one, when the disk was full
         posterior = as_datatree(fitted.model.prior, fitted.draws)
-        posterior.to_zarr(str(folder / "posterior"), zarr_format=3, consolidated=False, mode="w")
+        posterior.to_zarr(
+            str(folder / "posterior"), zarr_format=3, consolidated=False, mode="w", encoding=with_checksums(posterior)
+        )
 
     # After the fit --------------------------------------------------------------------------------------------------
 
@@ -255,6 +259,7 @@ class Chains(
                 "leaves": f"{m:,}",
                 "seconds of all chains": f"{fitted.draws.seconds[:, -1].sum():.2f}",
             },
+            warnings=tuple(chains_that_stand(fitted.draws.labels, fitted.sampler)),
             remark="Colours are the clusters of the point estimate, which need not be branches of this tree.",
             model=fitted.model,
             statistics=fitted.atoms,

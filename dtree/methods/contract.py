@@ -34,11 +34,22 @@ from dtree.core.columns import Column
 from dtree.core.families import Family, expected
 from dtree.core.recent import Recent
 from dtree.methods.facts import counted
+from dtree.methods.seen import SEEN, check_rows_seen, look, see
 
 _read = Recent(8)  # records that this process has read from a store; a worker asks for the same few again and again
 
 Task = Callable[..., Any]
 Arguments = Sequence[tuple[Any, ...]]  # of a task, one tuple for each time it is run
+
+
+class Stage(NamedTuple):
+    """What tasks do, for who watches: "pass 3", and how many rows each task does."""
+
+    name: str = ""
+    rows: Sequence[int] = ()
+
+
+NO_STAGE = Stage()
 
 
 class Workers(Protocol):
@@ -48,8 +59,15 @@ class Workers(Protocol):
     so that the answer has the same bits wherever the tasks ran.
     """
 
-    def map_reduce(self, task: Task, arguments: Arguments, combine: Task, combine_with: tuple[Any, ...] = ()) -> Any:
-        """combine(*combine_with, group) over the results of task(*args), in a fixed tree."""
+    def map_reduce(
+        self,
+        task: Task,
+        arguments: Arguments,
+        combine: Task,
+        combine_with: tuple[Any, ...] = (),
+        stage: Stage = NO_STAGE,
+    ) -> Any:
+        """combine(*combine_with, group) over the results of task(*args), in a fixed tree; `stage` is told meanwhile."""
 
     def run(self, task: Task, arguments: Arguments) -> list[Any]:
         """Results of independent tasks, in order."""
@@ -114,6 +132,10 @@ class Job:
         """First row and row after the last of a chunk."""
         return chunk * self.chunk_rows, min((chunk + 1) * self.chunk_rows, self.n)
 
+    def stage(self, name: str) -> Stage:
+        """Tasks over all chunks, for who watches."""
+        return Stage(f"{name}: rows", [stop - start for start, stop in map(self.bounds, self.chunks)])
+
     @property
     def prepared(self) -> Any:
         """What the method found out before its first step."""
@@ -145,9 +167,32 @@ class Job:
         found |= {name[-8:]: self.store.get(name, self.method.Part).kept for name in self.blocks(number, "gen")}
         return [found[block] for block in sorted(found)]
 
+    # Rows: what was seen of them first is compared whenever they are read again (see `seen`).
+
+    def read(self, chunk: int) -> Any:
+        """The rows of a chunk, all columns."""
+        rows = self.source.read(*self.bounds(chunk))
+        check_rows_seen(self, chunk, rows)
+        return rows
+
+    def load(self) -> Any:
+        """All rows at once."""
+        rows = self.source.load()
+        if self.is_seen:
+            for chunk in self.chunks:
+                check_rows_seen(self, chunk, rows[slice(*self.bounds(chunk))])
+        else:
+            see(self, [look(self, chunk, rows[slice(*self.bounds(chunk))]) for chunk in self.chunks])
+        return rows
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is known what the rows were like when the run began."""
+        return bool(self.store.has(SEEN))
+
     def rows(self, chunk: int) -> Any:
         """The rows of a chunk, those columns only that the model uses."""
-        return used_columns(self.source.read(*self.bounds(chunk)), self.prepared.columns)
+        return used_columns(self.read(chunk), self.prepared.columns)
 
 
 def used_columns(rows: Any, columns: np.ndarray) -> Any:
@@ -170,6 +215,10 @@ class Told(NamedTuple):
         return self.words
 
 
+class Notice(Told):
+    """Words that must not be missed: they stay on the screen, and in the log."""
+
+
 class Method:
     """Base of all methods: the defaults of what most need not say."""
 
@@ -182,6 +231,7 @@ class Method:
     Part: ClassVar[type] = type(None)  # must have `number`, the blocks done, and `kept` when there is a Kept
     Kept: ClassVar[type] = type(None)  # what a part leaves behind for good after a block, e.g. draws
     Fitted: ClassVar[type]
+    instead: ClassVar[str] = "another --family, a larger --alpha, or columns in other units"  # of one single cluster
     leaf_rows: ClassVar[str] = "leaves"  # the row array that `facts` gets: the leaf of each row
     takes_runs: ClassVar[bool] = False  # whether a run of Bayes K-means may be given as the data
     in_passes: ClassVar[bool] = False  # reads rows chunk by chunk, so that they may be more than fit in memory
@@ -224,6 +274,14 @@ class Method:
     def over(self, job: Job, state: Any) -> bool:
         """Whether there is nothing left to do."""
         raise NotImplementedError
+
+    def may_stop(self, job: Job, state: Any) -> bool:
+        """Whether the state is an answer already, if not the best: then a time limit ends the run with it."""
+        return False
+
+    def converged(self, fitted: Any) -> bool | None:
+        """Whether more steps would not have changed the answer; None where that is no question, or not known."""
+        return getattr(fitted, "converged", None)
 
     def keep(self, state: Any) -> tuple[int, ...]:
         """Earlier steps whose checkpoints are still needed."""

@@ -33,6 +33,7 @@ from dtree.methods.diffusion_facts import facts_of
 from dtree.methods.facts import Facts
 from dtree.methods.incremental import generator_in, state_of
 from dtree.methods.settings import option
+from dtree.variational.threads import one_blas_thread
 
 SHAPE_RATE = tuple[float, float]  # of a gamma prior
 LARGEST_READ = 4_000_000_000  # bytes of rows that one process reads at once: half the memory of a small worker
@@ -110,6 +111,7 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
     name = "ddt"
     estimator = "DiffusionTree"
     command = "ddt"
+    instead = "--clusters K, or more --steps and --permutations"
     takes_runs = True
     predict_rows = 5_000  # a row meets every branch of every averaged tree
 
@@ -150,10 +152,11 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
         else:
             walk = copy.deepcopy(part.walk)  # it changes in place, and what was committed must stay as it is
             rng = generator_in(part.generator)
-        while walk.done < plan.length:
-            walk = walking.advance(walk, rows.leaves, rows.hyper, plan, 1, rng, rows.bits)
-            if time.monotonic() > until:
-                break
+        with one_blas_thread():
+            while walk.done < plan.length:
+                walk = walking.advance(walk, rows.leaves, rows.hyper, plan, 1, rng, rows.bits)
+                if time.monotonic() > until:
+                    break
         score = walk.log_score - rows.log_volume
         new = records.Part(walk.done, walk, state_of(rng))
         return new, Progress(number, walk.done, plan.length, score, rows.bits is None)
@@ -192,6 +195,9 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
         used = np.ascontiguousarray(used_columns(rows, fitted.columns))
         return fitted.labels(used), fitted.log_density(used)
 
+    def converged(self, fitted: results.Fitted) -> bool | None:
+        return None if fitted.inference == "mcmc" else all(fit.converged for fit in fitted.posterior.best)
+
     def facts(self, fitted: results.Fitted, row_leaf: np.ndarray | None) -> Facts:
         return facts_of(fitted)
 
@@ -221,8 +227,10 @@ def dense(rows: Any, first_row: int = 0) -> np.ndarray:
 
 def prepare_task(job: Job) -> records.Prepared:
     """Read the rows, find units, leaves and noise."""
-    rows = dense(job.source.load())
-    return records.Prepared.of(prepare(rows, job.settings.for_trees(), seeds_of(job)[0]), fingerprint(rows))
+    rows = dense(job.load())
+    with one_blas_thread():  # the last bit of a sum depends on how many there are, and so would every walk
+        found = prepare(rows, job.settings.for_trees(), seeds_of(job)[0])
+    return records.Prepared.of(found, fingerprint(rows))
 
 
 def _prepare_clusters(job: Job) -> records.Prepared:
@@ -244,7 +252,8 @@ def finish_task(job: Job) -> results.Fitted:
             f"walk {missing[0]} of {job.store.location} has no checkpoint: the run's folder was changed from outside"
         )
     prepared = job.prepared
-    fitted = joined([part.walk for part in newest], prepared, job.settings)
+    with one_blas_thread():
+        fitted = joined([part.walk for part in newest], prepared, job.settings)
     job.store.create_rows("labels", job.n, job.n, np.int32, -1)
     job.store.write_rows("labels", 0, fitted.node_labels[prepared.rows.leaf_of_row].astype(np.int32))
     return fitted

@@ -27,7 +27,9 @@ def checked_settings(run: Any) -> Any:
     kind = method_named(run.header.method, run.location).Settings
     settings = run.store.get("settings", kind)
     with one_sentence(run):
-        return checked(kind, {name: getattr(settings, name) for name in kind.__struct_fields__})
+        settings = checked(kind, {name: getattr(settings, name) for name in kind.__struct_fields__})
+    run.store.check("settings")  # last: what is wrong with a value says more than that it is not the one written
+    return settings
 
 
 def checked_fitted(run: Any) -> Any:
@@ -37,6 +39,7 @@ def checked_fitted(run: Any) -> Any:
     with one_sentence(run):
         check_names(run.header)
         method.check(fitted, run.header)
+    run.store.check()
     return fitted
 
 

@@ -89,7 +89,9 @@ class RandomizedBHC(BayesKMeansBHC, Settings=Settings, Prepared=Prepared, State=
         model, subset, number = job.prepared.model, job.settings.subset, state.number + 1
         job.store.create_rows(labels_of(number), job.n, job.chunk_rows, np.int32, -1)
         chunks = [(job, number, chunk) for chunk in job.chunks]
-        sums = workers.map_reduce(descent.filter_task, chunks, descent.combine_task, (subset,))
+        sums = workers.map_reduce(
+            descent.filter_task, chunks, descent.combine_task, (subset,), job.stage(f"pass {number}")
+        )
         job.store.flush_rows(labels_of(number))
         frontier, still_open = descent.arrive(state.frontier, model, sums, subset)
         leaf_of, _ = descent.leaves_of(frontier, model)
@@ -110,6 +112,9 @@ class RandomizedBHC(BayesKMeansBHC, Settings=Settings, Prepared=Prepared, State=
         check_columns(job.prepared.model, job.prepared.columns, job)
         check_frontier(job.prepared.model, job.prepared.root)
         check_frontier(job.prepared.model, state.frontier)
+
+    def may_stop(self, job: Job, state: Any) -> bool:
+        return False  # rows are on their way down the tree
 
     def keep(self, state: Any) -> tuple[int, ...]:
         return ()

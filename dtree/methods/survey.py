@@ -13,6 +13,7 @@ from dtree.core.priors import prior_of
 from dtree.kmeans.fit import sample_size
 from dtree.kmeans.survey import Survey, combine_surveys, share_of_sample, survey_chunk
 from dtree.methods.contract import Job, Workers
+from dtree.methods.seen import Look, look, see
 
 
 def survey_of(job: Job, workers: Workers, family: str | Family, sample_rows: int | None = None) -> Survey:
@@ -25,7 +26,11 @@ def survey_of(job: Job, workers: Workers, family: str | Family, sample_rows: int
     most = min(sample_size(d, _width(family, d, kind), n) if sample_rows is None else sample_rows, n)
     share = share_of_sample(most, job.chunk_rows, n)
     arguments = [(job, kind, chunk, share) for chunk in job.chunks]
-    return workers.map_reduce(survey_task, arguments, combine_surveys_task, (most,))
+    survey, looks = workers.map_reduce(
+        survey_task, arguments, combine_surveys_task, (most,), job.stage("first reading")
+    )
+    see(job, looks)
+    return survey
 
 
 def expected_of(job: Job, family: str | Family) -> Expected:
@@ -54,15 +59,17 @@ def _width(family: str | Family, d: int, kind: Expected) -> int:
     return family.statistics(np.zeros((1, family.n_features))).shape[1]
 
 
-def survey_task(job: Job, kind: Expected, chunk: int, sample_rows: int) -> Survey:
-    """Check one chunk and take its moments and sample."""
-    start, stop = job.bounds(chunk)
-    return survey_chunk(job.source.read(start, stop), kind, job.seed, chunk, start, sample_rows)
+def survey_task(job: Job, kind: Expected, chunk: int, sample_rows: int) -> tuple[Survey, list[Look]]:
+    """Check one chunk and take its moments, sample and checksum."""
+    rows = job.source.read(*job.bounds(chunk))
+    survey = survey_chunk(rows, kind, job.seed, chunk, job.bounds(chunk)[0], sample_rows)
+    return survey, [look(job, chunk, rows)]
 
 
-def combine_surveys_task(sample_rows: int, parts: Sequence[Survey]) -> Survey:
+def combine_surveys_task(sample_rows: int, parts: Sequence[tuple[Survey, list[Look]]]) -> tuple[Survey, list[Look]]:
     """Join the surveys of up to eight chunks or groups of chunks."""
-    return combine_surveys(parts, sample_rows)
+    surveys, looks = zip(*parts, strict=True)
+    return combine_surveys(surveys, sample_rows), [look for many in looks for look in many]
 
 
 def fingerprint(source: Any, survey: Survey) -> str:

@@ -147,7 +147,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         first, settings = job.prepared.first, job.settings
         if first is not None:
             return vb.State(first, True, [], [], False)
-        rows, weight = job.source.load(), checked_weight(job.weight, job.n)
+        rows, weight = job.load(), checked_weight(job.weight, job.n)
         held = rows[weight > 0]
         meant = resolve(settings.family, kinds_of(job.source), *limits(held), has_holes(held))
         rows, structures = vb.used_floats(rows, job.prepared.columns), structures_of(settings.family, meant.family)

@@ -171,6 +171,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
     name = "vb"
     estimator = "DPMixtureVB"
     command = "vb"
+    instead = "--restarts 10, another --variant or --family, a larger --alpha, or 'dtree fit', which starts otherwise"
     leaf_rows = "labels"
     in_passes = True
 
@@ -217,7 +218,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         first = job.prepared.first
         if first is not None:
             return State(first, False, [], [], False)
-        rows = used_floats(job.source.load(), job.prepared.columns)
+        rows = used_floats(job.load(), job.prepared.columns)
         weight, earlier = checked_weight(job.weight, job.n), self._going_on(job)
         if earlier is None:
             fit = fit_whole(rows, weight, job.settings, job.seed, self._kinds(job))
@@ -228,7 +229,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
     def step(self, job: Job, workers: Workers, state: State) -> State:
         began = time.perf_counter()
         arguments = [(job, state.number, chunk) for chunk in job.chunks]
-        sums = workers.map_reduce(sums_task, arguments, combine_sums_task)
+        sums = workers.map_reduce(sums_task, arguments, combine_sums_task, (), job.stage(f"pass {state.number + 1}"))
         with one_blas_thread():
             settled = settle(_Elsewhere(), sums, state.mixture.rule, job.settings.learn_alpha)
         clusters = int((settled.sums.counts > OCCUPIED).sum())
@@ -240,6 +241,9 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
 
     def over(self, job: Job, state: State) -> bool:
         return state.whole or state.converged or state.number >= job.settings.max_iter
+
+    def may_stop(self, job: Job, state: State) -> bool:
+        return state.number > 0
 
     def told(self, state: State) -> PassStep:
         return state.steps[-1]
@@ -325,7 +329,7 @@ class _Elsewhere:
 
 def chunk_rows(job: Job, chunk: int) -> Any:
     """The rows of a chunk, those columns that the family uses, as float64."""
-    return used_floats(job.source.read(*job.bounds(chunk)), job.prepared.columns)
+    return used_floats(job.read(chunk), job.prepared.columns)
 
 
 def _state(job: Job, number: int) -> PassState:

@@ -42,7 +42,7 @@ def facts_of(fitted: Fitted, labels: np.ndarray | None) -> Facts:
     bound, elbo = "log evidence at least" if fitted.is_bound else "approximate bound", float(fitted.trace[-1])
     kind, means = "pass" if fitted.steps else "iteration", mixture.parameters(shown)
     first = next((values for values in means.values() if np.ndim(values) == 2), np.empty((k, 0)))
-    warnings = [] if fitted.converged else ["not converged: fit again with a larger --max-iter or --tol"]
+    warnings = [] if fitted.converged else ["not converged: fit again with a larger --max-iter, --time-limit or --tol"]
     if not fitted.is_bound:
         warnings.append("the variational bound is an expansion here and may lie above the evidence")
     return Facts(

@@ -33,7 +33,7 @@ def whole_rows(job: Job, family: str | Family) -> Any:
     """All rows (n, d) of a job as float64 or CSR, checked for a family."""
     kind, source = expected_of(job, family), job.source
     names = source.row_names, source.columns or None
-    rows = as_rows(source.load(), kind.accepts_sparse, *names, kind)
+    rows = as_rows(job.load(), kind.accepts_sparse, *names, kind)
     check_values(rows, kind, 0, *names)
     if kind.value_kind == "real":
         require_spread(rows)

@@ -16,13 +16,19 @@ from dtree.core.names import Named, take_names
 from dtree.methods.facts import counted
 from dtree.reporting.markup import Section, embedded_json, join, number
 from dtree.reporting.sections_clusters import cluster_section, projection_section
-from dtree.reporting.sections_evidence import coclustering_section, evidence_section, trace_section
+from dtree.reporting.sections_evidence import (
+    coclustering_section,
+    evidence_section,
+    trace_section,
+    warnings_section,
+)
 from dtree.reporting.sections_provenance import provenance_section
 from dtree.reporting.sections_tree import tree_section
 from dtree.reporting.subject import Points, Subject, subject_of
 
 # The parts of the page, in order; one that has nothing to say returns None.
 BUILDERS: tuple[Callable[[Subject], Section | None], ...] = (
+    warnings_section,
     tree_section,
     cluster_section,
     projection_section,

@@ -43,7 +43,15 @@ def evidence_section(subject: Subject) -> Section | None:
     if not known.evidence:
         return None
     pairs = [(name, _nats(value)) for name, value in known.evidence.items() if np.isfinite(value)]
-    return Section("evidence", "Evidence", facts([*pairs, *(("remark", warning) for warning in known.warnings)]))
+    return Section("evidence", "Evidence", facts(pairs))
+
+
+def warnings_section(subject: Subject) -> Section | None:
+    """What must be known before anything on the page is believed."""
+    if not subject.facts.warnings:
+        return None
+    said = Markup("").join(Markup("<p>{}</p>").format(warning) for warning in subject.facts.warnings)
+    return Section("warnings", "Before you believe it", said)
 
 
 def bounds_of(subject: Subject) -> dict[str, float]:

@@ -12,6 +12,7 @@ from dtree.core.columns import Column
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.core.tree import Tree
 from dtree.methods import method_named
+from dtree.methods.degenerate import facts_of_run
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import checked_fitted
 from dtree.reporting.profile import Profile, profile_of
@@ -110,6 +111,7 @@ def subject_of(model_or_run: Any) -> Subject:
     if isinstance(model_or_run, str | os.PathLike):
         run = Run.open(model_or_run)
         run.require_done()
+        run.check_rows()
         return _of_run(run)
     if not hasattr(model_or_run, "_finished_run"):
         raise ValueError(
@@ -123,7 +125,7 @@ def subject_of(model_or_run: Any) -> Subject:
 def _of_run(run: Run) -> Subject:
     header, fitted = run.header, checked_fitted(run)
     method = method_named(header.method)
-    facts = method.facts(fitted, run.row_array(method.leaf_rows))
+    facts = facts_of_run(method, fitted, run)
     profile = facts.profile
     if profile is None and facts.model is not None and facts.statistics is not None:
         profile = profile_of(facts.model.family, facts.statistics, facts.model.coarsening)
@@ -135,6 +137,7 @@ def _of_run(run: Run) -> Subject:
         "seed": header.random_state if header.random_state is not None else f"{header.seed} (drawn)",
         "command": " ".join(header.command),
         "created": header.created,
+        "converged": {True: "yes", False: "no", None: ""}[header.converged],
         "seconds": f"{header.seconds:.2f}",
         **header.notes,
     }

@@ -21,6 +21,7 @@ import numpy as np
 from dtree.core.memory import require_memory
 
 HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
+SEAL = "dtree-sha256"  # the attribute beside it with the hash of what it says
 _FILL = {"int64": -1, "float64": math.nan, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0}
 _TYPES: dict[str, np.dtype] = {name: np.dtype(name).newbyteorder("<") for name in _FILL}
 # The latter for single bytes.
@@ -37,8 +38,23 @@ def write_group(folder: Path, arrays: Mapping[str, np.ndarray], header: Mapping[
     import zarr
 
     root = zarr.create_group(store=folder, zarr_format=3)
-    listing = write_arrays(root, arrays)
-    root.attrs[HEADER] = {**header, "arrays": listing}
+    root.attrs.update(sealed({**header, "arrays": write_arrays(root, arrays)}))
+
+
+def sealed(header: Any) -> dict[str, Any]:
+    """The attributes of a group that says `header` of itself: that, and its hash, so that a changed digit is noticed.
+
+    >>> list(sealed({"seed": 3}))
+    ['dtree', 'dtree-sha256']
+    """
+    return {HEADER: header, SEAL: hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()}
+
+
+def check_seal(folder: Path, what: str) -> None:
+    """One sentence unless a group of a run says what was written; `what` names it."""
+    attributes = read_metadata(folder, "").get("attributes")
+    if not isinstance(attributes, dict) or attributes.get(SEAL) != sealed(attributes.get(HEADER))[SEAL]:
+        raise ValueError(f"{what} is not what was written (its SHA-256 differs)")
 
 
 def write_arrays(root: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

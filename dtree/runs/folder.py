@@ -8,28 +8,34 @@
       labels, leaves                (n,) int32, the results for every row
       tree/ statistics/ trace/ ...  the arrays of the fitted record, at the end; the header lists them with their hashes
 
-A record is written beside, flushed to disk and renamed, with the hash of every array: it is there whole or not at all,
-and damage is noticed when it is read.
+A record is written beside, flushed to disk and renamed, with the hash of every array and of everything else it says:
+it is there whole or not at all, and damage is noticed when it is read. Every chunk of an array with one value for every
+row ends with a checksum (zarr's crc32c), so that any zarr reader notices damage there.
 """
 
 import contextlib
 import json
 import os
 import shutil
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from dtree.runs.arrays import HEADER, read_arrays, read_metadata, write_arrays, write_group
+from dtree.runs.arrays import HEADER, check_seal, read_arrays, read_metadata, sealed, write_arrays, write_group
 from dtree.runs.codec import encode, restore
 from dtree.runs.commit import file_in_place, flush_to_disk, folder_in_place, room_on_disk
 from dtree.runs.header import FORMAT, Header, read_header, written_by_an_older_dtree
 
 Kind = TypeVar("Kind")
+LEASE = ".lease"  # the file that says who works on the run
 _GROUP = '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
+_LONGEST_MOMENT = 5.0  # seconds; writing a lease takes a thousandth of one
 _LABEL_CHUNKS = 16  # chunks in a shard of labels, so that a reader of few rows need not read a whole shard
 _ROWS_WORTH_SPLITTING = 65_536  # shards of fewer rows are one chunk
 
@@ -72,6 +78,10 @@ class FolderStore:
             reason = str(error).removeprefix("the run is damaged: ")
             raise ValueError(f"{self.location} is damaged: {reason} ('{name}')") from None
 
+    def check(self, name: str = "") -> None:
+        what = f"'{name}'" if name else "its header"
+        check_seal(self.path / name, f"{self.location} is damaged: {what}")
+
     def has(self, name: str) -> bool:
         return (self.path / name / "zarr.json").exists()
 
@@ -94,10 +104,35 @@ class FolderStore:
 
     def _make_groups(self, folder: Path) -> None:
         """Every folder on the way to a record is a zarr group, so that any zarr reader finds it."""
+        self.path.mkdir(parents=True, exist_ok=True)
         while folder != self.path and not (folder / "zarr.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "zarr.json").write_text(_GROUP)
             folder = folder.parent
+
+    # Who works on it ------------------------------------------------------------------------------------------------
+
+    def read_lease(self) -> bytes | None:
+        try:
+            return (self.path / LEASE).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def swap_lease(self, old: bytes | None, new: bytes | None) -> bool:
+        """A folder that exists for the moment of the swap keeps others out: making one succeeds for one who tries."""
+        place, fresh = self.path / LEASE, self.path / f"{LEASE}-new"
+        with _alone(self.path / f"{LEASE}-lock"):
+            if self.read_lease() != old:
+                return False
+            try:
+                if new is not None:
+                    fresh.write_bytes(new)
+                    os.replace(fresh, place)
+                elif old is not None:
+                    place.unlink()
+            finally:
+                fresh.unlink(missing_ok=True)
+            return True
 
     # Arrays with one value for every row ----------------------------------------------------------------------------
 
@@ -108,6 +143,7 @@ class FolderStore:
         missing counts as lost.
         """
         import zarr
+        from zarr.codecs import Crc32cCodec, ZstdCodec
 
         split = chunk_rows % _LABEL_CHUNKS == 0 and chunk_rows >= _ROWS_WORTH_SPLITTING
         with room_on_disk(self.location):
@@ -115,6 +151,7 @@ class FolderStore:
             zarr.create_array(
                 str(self.path / name), shape=(n,), chunks=(chunk_rows // _LABEL_CHUNKS if split else chunk_rows,),
                 shards=(chunk_rows,), dtype=dtype, fill_value=fill, zarr_format=3, overwrite=True,
+                compressors=(ZstdCodec(), Crc32cCodec()),
             )  # fmt: skip
 
     def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
@@ -130,7 +167,7 @@ class FolderStore:
             return np.asarray(zarr.open_array(str(self.path / name), mode="r")[start:stop])
         except (OSError, RuntimeError, ValueError) as problem:  # of the disk, of a decompressor, of a checksum
             reason = " ".join(str(problem).split())[:200]
-            raise ValueError(f"the array '{name}' of {self.location} cannot be read: {reason}") from None
+            raise ValueError(f"the array '{name}' of {self.location} cannot be read, it is damaged: {reason}") from None
 
     def flush_rows(self, name: str) -> None:
         flush_to_disk(self.path / name)
@@ -141,7 +178,7 @@ class FolderStore:
 
     def write_header(self, header: Header) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        attributes = {HEADER: msgspec.to_builtins(header)}
+        attributes = sealed(msgspec.to_builtins(header))
         document = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
         with room_on_disk(self.location), file_in_place(self.path / "zarr.json") as partial:
             partial.write_text(json.dumps(document))
@@ -163,6 +200,26 @@ class FolderStore:
     def get_results(self, header: Header, kind: type[Kind]) -> Kind:
         arrays = read_arrays(self.path, msgspec.to_builtins(header))
         return self._restored(kind, header.results, arrays, "results")
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold a lock for a moment; one that stands for longer was left by somebody who died in that moment."""
+    limit = time.monotonic() + _LONGEST_MOMENT
+    while True:
+        try:
+            lock.mkdir(parents=True)
+            break
+        except FileExistsError:
+            if time.monotonic() > limit:
+                with suppress(OSError):
+                    lock.rmdir()
+            time.sleep(0.001)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            lock.rmdir()
 
 
 def header_of(path: Path, location: str) -> Header:

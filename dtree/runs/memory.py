@@ -27,6 +27,9 @@ class MemoryStore:
     def get(self, name: str, kind: type[Kind]) -> Kind:
         return self.records[name]
 
+    def check(self, name: str = "") -> None:
+        """Nobody else writes into the memory of this process."""
+
     def has(self, name: str) -> bool:
         return name in self.records
 
@@ -38,6 +41,12 @@ class MemoryStore:
         for held in (self.records, self.rows):
             for found in [key for key in list(held) if key == name or key.startswith(f"{name}/")]:
                 del held[found]
+
+    def read_lease(self) -> None:
+        """Nobody else knows of this memory."""
+
+    def swap_lease(self, old: bytes | None, new: bytes | None) -> bool:
+        return True
 
     def create_rows(self, name: str, n: int, chunk_rows: int, dtype: Any, fill: float) -> None:
         self.rows[name] = np.full(n, fill, dtype=dtype)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -18,6 +19,7 @@ from dtree.runs.checks import check_folder, check_row_array
 from dtree.runs.commit import check_place, folder_in_place, place_of, replacement_of, room_on_disk
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
+from dtree.runs.lease import leased, refuse_held
 from dtree.runs.memory import MemoryStore
 from dtree.runs.store import Store
 
@@ -25,6 +27,8 @@ Kind = TypeVar("Kind")
 ROW_ARRAYS = ("labels", "leaves")  # the results for every row, where a method has them
 _CHECKPOINT = re.compile("checkpoints/gen-[0-9]{8}")  # what else lies there is none of ours
 _LABEL_BYTES = 4  # labels are int32
+_MOST_ROWS_CHECKED = 100_000_000  # labels of so many rows are read in a second; of more, only by who needs them
+_ROWS_AT_ONCE = 4_000_000
 _WORK = ("prepared", "checkpoints", "parts", "passes", "staged")  # what only an unfinished run needs
 
 
@@ -46,8 +50,8 @@ class Run:
         store = FolderStore(path)
         header = store.read_header()
         check_folder(store.path)
-        for name in ROW_ARRAYS:
-            if header.done and store.has_rows(name):
+        if header.done:
+            for name in {*header.row_arrays, *(name for name in ROW_ARRAYS if store.has_rows(name))}:
                 check_row_array(store.path, name, header.n_rows)
         return cls(store, header)
 
@@ -84,17 +88,22 @@ class Run:
         """Make the state after a step permanent; then forget all but the newest two and those in `keep`."""
         self.store.put(f"checkpoints/gen-{number:08d}", state)
         for old in set(self.checkpoints()) - {number, number - 1, *keep}:
-            self.store.drop(f"checkpoints/gen-{old:08d}")
-            self.store.drop(f"passes/labels-{old:08d}")
+            self.forget(old)
+
+    def forget(self, number: int) -> None:
+        """Drop the checkpoint after a step, and the labels that belong to it."""
+        self.store.drop(f"checkpoints/gen-{number:08d}")
+        self.store.drop(f"passes/labels-{number:08d}")
 
     # Results --------------------------------------------------------------------------------------------------------
 
-    def finish(self, fitted: Any, seconds: float) -> None:
+    def finish(self, fitted: Any, seconds: float, converged: bool | None = None) -> None:
         """Write the fitted record and call the run done; every step can be done again after a crash."""
         results, arrays = self.store.put_results(fitted)
         self.header = msgspec.structs.replace(
-            self.header, status="done", results=results, arrays=arrays, seconds=self.header.seconds + seconds
-        )
+            self.header, status="done", results=results, arrays=arrays, row_arrays=self._row_arrays(),
+            seconds=self.header.seconds + seconds, converged=converged,
+        )  # fmt: skip
         self.store.write_header(self.header)
         for name in _WORK:
             self.store.drop(name)
@@ -104,12 +113,21 @@ class Run:
         self.require_done()
         return self.store.get_results(self.header, kind)
 
+    def _row_arrays(self) -> list[Any]:
+        return [name for name in ROW_ARRAYS if self.store.has_rows(name)]
+
     def row_array(self, name: str) -> Any:
         """A result for every row (n,), whole, or None when the method leaves none."""
         if not self.store.has_rows(name):
             return None
         require_memory(_LABEL_BYTES * self.header.n_rows, f"{self.location}/{name}")
         return self.store.read_rows(name, 0, self.header.n_rows)
+
+    def check_rows(self) -> None:
+        """One sentence unless the results for every row are what was written, where reading them takes a second."""
+        if self.header.n_rows <= _MOST_ROWS_CHECKED:
+            for name, start in product(self.header.row_arrays, range(0, self.header.n_rows, _ROWS_AT_ONCE)):
+                self.store.read_rows(name, start, min(start + _ROWS_AT_ONCE, self.header.n_rows))
 
     # Copies ---------------------------------------------------------------------------------------------------------
 
@@ -134,7 +152,8 @@ class Run:
             fitted = self.fitted(method.Fitted)
             method.also_write(fitted, store.path)
             value, arrays = store.put_results(fitted)
-            store.write_header(msgspec.structs.replace(self.header, results=value, arrays=arrays))
+            rows = self._row_arrays()
+            store.write_header(msgspec.structs.replace(self.header, results=value, arrays=arrays, row_arrays=rows))
 
 
 def is_run(path: str | os.PathLike[str]) -> bool:
@@ -164,19 +183,38 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 def begin_at(out: str | os.PathLike[str], overwrite: bool) -> Path:
     """Where to make a run: at `out`, or beside the one that stands there, which stays until the new one is complete."""
     out = Path(out)
-    if out.is_dir() and not any(out.iterdir()):
+    refuse_held(FolderStore(out))
+    if out.is_dir() and (not any(out.iterdir()) or _is_abandoned(out)):
         return out
     if is_run(out) and not overwrite:
-        raise ValueError(
-            f"{out} already holds a run: resume it, choose another name or overwrite it (overwrite=True, or "
-            "--overwrite on the command line)"
-        )
+        raise ValueError(already_there(out))
     check_output(out, overwrite)
-    if not out.exists():
+    if not overwrite or not out.exists():
         return out
     beside = replacement_of(out)
-    shutil.rmtree(beside, ignore_errors=True)  # of an earlier try that did not get to its end
+    if beside.exists():
+        with leased(FolderStore(beside)):  # of an earlier try that did not get to its end; one that goes on is left
+            shutil.rmtree(beside, ignore_errors=True)
     return beside
+
+
+def already_there(out: str | os.PathLike[str]) -> str:
+    """Why a new run is not made where there is one."""
+    return (
+        f"{out} already holds a run: resume it, choose another name or overwrite it (overwrite=True, or --overwrite on "
+        "the command line)"
+    )
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether there is anything in a run's folder that a process would go on from, or results."""
+    begun = any(name for under in ("checkpoints", "parts") for name in FolderStore(folder).names(under))
+    return begun or (is_run(folder) and FolderStore(folder).has("labels"))
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether a process of ours died in a folder before its first checkpoint; its lease tells that it was one."""
+    return FolderStore(folder).read_lease() is not None and not has_begun(folder)
 
 
 def unfinished(run: str | os.PathLike[str]) -> Path:

@@ -363,3 +363,14 @@ def test_data_that_are_gone_or_changed_are_noticed_on_resuming(name: str, tmp_pa
         resume(tmp_path / "run")
     np.save(tmp_path / "x.npy", frame().to_numpy())
     resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_same_bits_on_any_number_of_blas_threads(name: str) -> None:
+    from threadpoolctl import threadpool_limits
+
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            found.append(bits(fit(name, frame())))
+    assert found[0] == found[1]

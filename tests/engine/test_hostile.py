@@ -18,6 +18,7 @@ from dtree.engine.predict import predict_into
 from dtree.methods import method_named
 from dtree.methods.settings import checked
 from tests.engine.test_hostile_files import unpickling_array
+from tests.sealing import seal_again
 
 X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
 
@@ -317,6 +318,7 @@ def test_a_finished_run_is_opened_with_suspicion(runs, tmp_path, case):
 @pytest.mark.parametrize("case", BOTH | SETTINGS | STOPPED)
 def test_a_stopped_run_is_resumed_with_suspicion(runs, tmp_path, case):
     run = copied(runs, tmp_path, "stopped")
+    shutil.rmtree(run / "checkpoints" / "gen-00000000")  # or the run would go on from there, and say so
     harm, sentence = (BOTH | SETTINGS | STOPPED)[case]
     harm(run)
     with pytest.raises(ValueError, match=sentence) as caught:
@@ -333,6 +335,7 @@ def test_untouched_runs_are_fine(runs, tmp_path):
 def test_a_setting_that_there_is_not_is_not_believed(runs, tmp_path):
     run = copied(runs, tmp_path, "stopped")
     record("settings/", lambda found: found.update(surprise=1, _mixture="x"))(run)
+    seal_again(run / "settings")
     resume(run)
     opened = dtree.open(run)
     assert not hasattr(opened, "surprise")
@@ -343,6 +346,7 @@ def test_a_finished_run_asks_for_its_rows_no_more(runs, tmp_path):
     """So nothing in it can lead anywhere, and a run opens where the data are not."""
     run = copied(runs, tmp_path, "done")
     header("source", "path", value="../../etc/passwd")(run)
+    seal_again(run)
     for opened in (dtree.open(run), dtree.open(resume(run).path)):
         assert np.array_equal(opened.labels_, dtree.open(runs / "done").labels_)
 
@@ -353,6 +357,7 @@ def test_a_run_cannot_make_a_worker_unpickle(runs, tmp_path):
     unpickling_array(tmp_path / "x.zarr", tmp_path / "monkey")
     header("source", "path", value=str(tmp_path / "x.zarr"))(run)
     header("source", "kind", value="zarr")(run)
+    seal_again(run)
     with pytest.raises(ValueError, match=r"rows 0 to \d+ of .* cannot be read .*pickle"):
         resume(run)
     assert not (tmp_path / "monkey").exists()

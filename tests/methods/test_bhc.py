@@ -24,6 +24,7 @@ from dtree.estimators.base import seed_of
 from dtree.methods.bhc import BHC as Method
 from dtree.runs.folder import FolderStore
 from dtree.runs.run import Run
+from tests.sealing import seal_again
 
 RNG = np.random.default_rng(5)
 REAL = np.concatenate([RNG.normal(centre, 1.0, (12, 3)) for centre in (0.0, 8.0)])
@@ -163,6 +164,7 @@ def _header(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
         document = json.loads((run / "zarr.json").read_text())
         change(document["attributes"]["dtree"])
         (run / "zarr.json").write_text(json.dumps(document))
+        seal_again(run)
 
     return act
 
@@ -194,6 +196,7 @@ def _settings(**change: Any) -> Callable[[Path], None]:
         document = json.loads((run / "settings" / "zarr.json").read_text())
         document["attributes"]["dtree"]["value"].update(change)
         (run / "settings" / "zarr.json").write_text(json.dumps(document))
+        seal_again(run / "settings")
 
     return act
 

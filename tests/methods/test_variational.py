@@ -259,7 +259,7 @@ def test_facts(reference):
     assert facts.n_clusters == k
     assert facts.headline == f"{k} clusters after 6 passes, approximate bound {fitted.trace[-1]:.6g}"
     assert facts.warnings == (
-        "not converged: fit again with a larger --max-iter or --tol",
+        "not converged: fit again with a larger --max-iter, --time-limit or --tol",
         "the variational bound is an expansion here and may lie above the evidence",
     )
     shape = facts.shape()

@@ -216,9 +216,7 @@ class Gaussian(StandardUnits):
             dof = d - 1.0 + math.exp(log_excess)
             rescaled = new_scale * (dof / self.dof) * to_units  # keeps the expected precision dof scale^-1
             centre_out = self.origin + self.unit * centre
-            return type(self)(
-                centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit, self.step
-            )
+            return type(self)(centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit, self.step)
 
         def loss(log_excess: float) -> float:
             return -float(weights @ at(log_excess).log_marginal_of(statistics))

@@ -8,6 +8,7 @@ Every format offers
     BY_RANGES                               whether rows can be read by ranges: then
     read(source, start, stop)                 gives rows with every column of the array (of a table: the features),
     n_stored(source)                          the number of values of sparse rows, if it can hold such,
+    absent(source, start, stop)               optional: names of chunks that are not there and read as fill,
     RECORDED_KINDS                            is what `Source.kind` may say in the header of a run; else
     load(source)                              gives all rows, and
     stage(source, folder) -> Source           writes them once to where they can be read by ranges

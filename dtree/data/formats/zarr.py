@@ -2,7 +2,9 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,30 @@ def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
     for index in range(start // rows, (stop - 1) // rows + 1):
         if not (folder / "c" / str(index) / "0").exists():
             raise OSError(f"chunk {index} is missing")
+
+
+def absent(source: Source, start: int, stop: int) -> Iterator[str]:
+    """Files of chunks that rows start..stop-1 are in and that are not there: never written, or lost."""
+    import zarr
+
+    if source.kind == "zarr":
+        yield from _absent_chunks(zarr.open_array(source.path, mode="r"), Path(source.path), start, stop)
+        return
+    group: Any = zarr.open_group(source.path, mode="r")
+    first, last = (int(group["indptr"][at]) for at in (start, stop))
+    for name, low, high in (("indptr", start, stop + 1), ("indices", first, last), ("data", first, last)):
+        if low < high:
+            for key in _absent_chunks(group[name], Path(source.path) / name, low, high):
+                yield f"{name}/{key}"
+
+
+def _absent_chunks(array: Any, folder: Path, start: int, stop: int) -> Iterator[str]:
+    sizes = array.shards or array.chunks
+    others = (range(-(-array.shape[axis] // sizes[axis])) for axis in range(1, array.ndim))
+    for place in product(range(start // sizes[0], (stop - 1) // sizes[0] + 1), *others):
+        key = array.metadata.encode_chunk_key(place)
+        if not (folder / key).exists():
+            yield key
 
 
 def _read_csr(source: Source, start: int, stop: int) -> Any:

@@ -1,0 +1,104 @@
+"""What a stopped run goes on from: the newest checkpoint that is whole. A damaged one is dropped, and said."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dtree.methods.contract import Job
+from dtree.methods.fitted_checks import one_sentence
+from dtree.runs.run import Run
+
+_ROWS_AT_ONCE = 4_000_000  # labels that are read together: 16 MB
+
+
+def leave_what_is_whole(job: Job, run: Run, tell: Callable[[str], None]) -> None:
+    """Drop damaged checkpoints and blocks that an older generation can stand in for; one sentence where there is none.
+
+    A record that is to the last bit what was written and still makes no sense is no damage: it is refused.
+    """
+    run.store.get("prepared", job.method.Prepared)  # which says more of a wrong value than that it is not what it was
+    run.store.check("prepared")
+    run.store.check()
+    numbers = run.checkpoints()[::-1]
+    problems = {}
+    for number in numbers:
+        problem = _problem_of_checkpoint(job, run, number)
+        if problem is None:
+            break
+        problems[number] = problem
+    if numbers and len(problems) == len(numbers):
+        raise next(iter(problems.values()))
+    for number, problem in problems.items():
+        run.forget(number)
+        tell(f"{problem}; going on from the checkpoint before it")
+    for part in range(job.method.parts(job)):
+        _newest_whole_block(job, run, part, tell)
+
+
+def _problem_of_checkpoint(job: Job, run: Run, number: int) -> ValueError | None:
+    """What is damaged in a checkpoint, in the labels that belong to it, or in an earlier one that it still needs."""
+    name = f"checkpoints/gen-{number:08d}"
+    state: Any
+    try:
+        state = run.store.get(name, job.method.State)
+    except ValueError as damage:
+        return damage
+    problem = _refused(job, run, name, lambda: _check_state(job, state, number))
+    needed = {number, *job.method.keep(state)} if problem is None else set()
+    for at in sorted(needed - {0}, reverse=True):
+        try:
+            if at != number:
+                run.store.get(f"checkpoints/gen-{at:08d}", job.method.State)
+            _check_labels(job, run, at)
+        except ValueError as found:
+            return found
+    return problem
+
+
+def _check_state(job: Job, state: Any, number: int) -> None:
+    if state.number != number:
+        raise ValueError(f"its checkpoint {number} says that it is number {state.number}")
+    job.method.check_state(job, state)
+
+
+def _check_labels(job: Job, run: Run, number: int) -> None:
+    """The labels that a pass left, for a method that leaves some."""
+    name = f"passes/labels-{number:08d}"
+    if run.store.has_rows(name):
+        for start in range(0, job.n, _ROWS_AT_ONCE):
+            if run.store.read_rows(name, start, min(start + _ROWS_AT_ONCE, job.n)).min() < 0:  # never written, or lost
+                raise ValueError(f"{run.location} is damaged: some of the labels of pass {number} are missing")
+
+
+def _newest_whole_block(job: Job, run: Run, part: int, tell: Callable[[str], None]) -> None:
+    blocks = job.blocks(part, "gen")
+    problem: ValueError | None = None
+    for at, name in enumerate(blocks[::-1]):
+        try:
+            found: Any = run.store.get(name, job.method.Part)
+        except ValueError as damage:
+            problem = damage
+        else:
+            problem = _refused(job, run, name, lambda found=found: job.method.check_part(job, part, found))  # type: ignore[misc]
+        if problem is None:
+            return
+        if at == len(blocks) - 1:
+            raise ValueError(f"{problem}; remove {run.location}/parts/{part:04d} and resume: that part begins again")
+        run.store.drop(name)
+        tell(f"{problem}; going on from the block before it")
+
+
+def _refused(job: Job, run: Run, name: str, check: Callable[[], None]) -> ValueError | None:
+    """What is wrong with a record that could be read; raised at once when it is what was written."""
+    problem = None
+    try:
+        with one_sentence(run):
+            check()
+    except ValueError as found:
+        problem = found
+    try:
+        run.store.check(name)
+    except ValueError as damage:
+        return problem or damage
+    if problem is not None:
+        raise problem
+    return None

@@ -1,0 +1,137 @@
+"""Data that are lost or changed while a run needs them: never read as something else without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from scipy import sparse
+from typer.testing import CliRunner
+
+from dtree.cli.app import app
+from dtree.data import open_source
+from dtree.data.formats.zarr import write_csr
+from dtree.engine.drive import Place, changed_data, resume
+from tests.faults.methods import IN_PASSES, METHODS, bits, fit, frame, half_done, save_rows
+
+CHANGED = "the data were changed since the run began"
+
+
+def change(path: Path, row: int = 100) -> None:
+    """Other values in one row."""
+    X = np.load(path)
+    X[row] += 1e-9
+    np.save(path, X)
+
+
+def as_zarr(path: Path, X: np.ndarray, version: Any = 3, fill: float = 0.0) -> Path:
+    """Eight chunks of 15 rows."""
+    array = zarr.create_array(
+        str(path), shape=X.shape, chunks=(15, 2), dtype=X.dtype, zarr_format=version, fill_value=fill
+    )
+    array[:] = X
+    return path
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_data_changed_before_a_run_is_resumed(name: str, tmp_path: Path) -> None:
+    """Refused where the rows are read again; where they are not, the answer is the undisturbed one."""
+    data = save_rows(tmp_path)
+    half_done(name, data, tmp_path / "run")
+    change(data)
+    assert CHANGED in changed_data(tmp_path / "run")[0]
+    if name in IN_PASSES:
+        with pytest.raises(ValueError, match=rf"rows \d+ to \d+ of .*x.npy are not what they were, {CHANGED}"):
+            resume(tmp_path / "run")
+        save_rows(tmp_path)
+    assert bits(resume(tmp_path / "run")) == bits(fit(name, frame().to_numpy()))
+
+
+@pytest.mark.parametrize("name", IN_PASSES)
+def test_data_changed_between_passes(name: str, tmp_path: Path) -> None:
+    data = save_rows(tmp_path)
+    with pytest.raises(ValueError, match=CHANGED):
+        fit(name, data, Place(tmp_path / "run"), lambda event: change(data))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_changed_data_are_accepted_when_asked_for(name: str, tmp_path: Path) -> None:
+    data = save_rows(tmp_path)
+    half_done(name, data, tmp_path / "run")
+    np.save(data, frame().to_numpy()[:90] + 0.5)
+    said: list[str] = []
+    run = resume(tmp_path / "run", progress=lambda event: said.append(event.line()), accept_changed_data=True)
+    assert "the data were changed since the run began: it starts over" in said
+    assert run.header.n_rows == 90
+    assert bits(run) == bits(fit(name, frame().to_numpy()[:90] + 0.5))
+    assert changed_data(tmp_path / "run") == []
+
+
+def test_data_that_did_not_change_cost_no_progress(tmp_path: Path) -> None:
+    half_done("bayes-kmeans", save_rows(tmp_path), tmp_path / "run", 2)
+    seen: list[Any] = []
+    resume(tmp_path / "run", progress=seen.append, accept_changed_data=True)
+    assert all(event.number > 2 for event in seen)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", IN_PASSES)
+def test_a_lost_chunk_is_named(name: str, version: int, tmp_path: Path) -> None:
+    data = as_zarr(tmp_path / "x.zarr", frame().to_numpy(), version)
+    chunk = data / ("c/3/0" if version == 3 else "3.0")
+    content, expected = chunk.read_bytes(), bits(fit(name, data, Place(tmp_path / "alone")))
+    with pytest.raises(ValueError, match=rf"the chunk {chunk.relative_to(data)} of .*x.zarr is lost.*restore it"):
+        fit(name, data, Place(tmp_path / "run"), lambda event: chunk.unlink())
+    assert "is lost" in changed_data(tmp_path / "run")[0]
+    chunk.write_bytes(content)
+    assert bits(resume(tmp_path / "run")) == expected
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_chunk_that_was_never_written_is_legal_and_said(name: str, tmp_path: Path) -> None:
+    X = frame().to_numpy().copy()
+    X[45:60] = 0.0
+    data = as_zarr(tmp_path / "x.zarr", X)
+    assert not (data / "c/3/0").exists()  # zarr writes no chunk of nothing but its fill value
+    said: list[str] = []
+    run = fit(name, data, Place(tmp_path / "run"), lambda event: said.append(event.line()))
+    assert "has 1 chunk fewer than its shape says (c/3/0)" in said[0]
+    assert np.array_equal(run.row_array("labels")[45:60], np.repeat(run.row_array("labels")[45], 15))  # equal rows
+    assert "c/3/0" in CliRunner().invoke(app, ["info", str(tmp_path / "run")]).output
+    (data / "c/5/0").unlink()  # that one was there
+    (sentence,) = {words.split(",")[0] for words in changed_data(tmp_path / "run")}
+    assert sentence == f"the chunk c/5/0 of {data} is lost"
+
+
+def test_a_lost_chunk_of_sparse_rows_is_named(tmp_path: Path) -> None:
+    source = write_csr(tmp_path / "x.zarr", sparse.csr_array(np.arange(12.0).reshape(4, 3)))
+    assert source.absent(0, 4) == []
+    (tmp_path / "x.zarr" / "data" / "c" / "0").unlink()
+    assert source.absent(0, 4) == ["data/c/0"]
+    assert open_source(np.eye(2)).absent(0, 2) == []
+
+
+@pytest.mark.parametrize("ending", ["npy", "csv", "zarr"])
+def test_verify_names_what_changed_in_the_data(ending: str, tmp_path: Path) -> None:
+    data, X = tmp_path / f"x.{ending}", frame()
+    write = {
+        "npy": lambda: np.save(data, X.to_numpy()), "csv": lambda: X.to_csv(data, index_label="name"),
+        "zarr": lambda: as_zarr(data, X.to_numpy()),
+    }[ending]  # fmt: skip
+    write()
+    fit("bayes-kmeans", data, Place(tmp_path / "run"))
+    words = ["verify", str(tmp_path / "run"), "--data"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    X.iloc[7, 1] += 1.0
+    if ending == "zarr":
+        zarr.open_array(str(data), mode="r+")[:] = X.to_numpy()
+    else:
+        write()
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "rows 0 to" in done.output
+    assert CHANGED in done.output
+    assert len(done.output.splitlines()) == 1  # one chunk of several
