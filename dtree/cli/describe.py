@@ -36,7 +36,7 @@ def describe(run: Any, in_full: bool = False) -> None:
     _print_clusters(run, facts)
     if in_full or facts.together is not None:
         for table in facts.tables.values():
-            _print_table(table)
+            print_table(table)
     if in_full and facts.model is not None:
         _describe_model(facts.model)
 
@@ -137,11 +137,12 @@ def _feature(run: Any, name: str) -> str:
     return f"feature {column}" if names is None else printable(names[column])
 
 
-def _print_table(frame: Any) -> None:
+def print_table(frame: Any) -> None:
     """A small table of numbers (a data frame) that a method wants shown."""
     from rich.table import Table
 
-    table = Table("", *map(str, frame.columns), box=None, header_style="dim", padding=(0, 2, 0, 0))
+    heads = [str(frame.index.name or ""), *(str(name).replace("_", " ") for name in frame.columns)]
+    table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name, row in frame.iterrows():
         table.add_row(str(name), *(f"{float(value):.4g}" for value in row))
     out().print(table)
