@@ -37,6 +37,8 @@ def describe(run: Any, in_full: bool = False) -> None:
     if in_full or facts.together is not None:
         for table in facts.tables.values():
             print_table(table)
+    if in_full and facts.cuts is not None:
+        print_table(facts.cuts.table)
     if in_full and facts.model is not None:
         _describe_model(facts.model)
 
@@ -166,13 +168,18 @@ def provenance(run: Any) -> None:
         say(f"{name}: {value}")
 
 
-def purity_line(run: Any, labels: Any, column: str | None) -> None:
-    """How well the tree of a run agrees with known labels, where its leaves are rows."""
+def agreement_line(run: Any, labels: Any, column: str | None) -> None:
+    """How well the clusters of a run agree with known labels, or its tree, where the leaves are rows."""
+    from dtree.core.levels import LevelTree
     from dtree.core.tree import Tree
     from dtree.hierarchy.purity import dendrogram_purity
     from dtree.methods import method_named
 
     tree = getattr(run.fitted(method_named(run.header.method).Fitted), "tree", None)
     pairs = len(set(labels.tolist())) < len(labels)  # without two rows of one label purity means nothing
+    if isinstance(tree, LevelTree) and pairs:
+        from sklearn.metrics import adjusted_rand_score
+
+        say(f"adjusted Rand index against '{column}': {adjusted_rand_score(labels, run.row_array('labels')):.3f}")
     if isinstance(tree, Tree) and pairs and tree.n_leaves == len(labels):
         say(f"purity of the tree against '{column}': {dendrogram_purity(tree, labels):.3f}")

@@ -169,6 +169,25 @@ def offered_levels(tree: LevelTree, chosen: float) -> list[Level]:
     return found
 
 
+def valleys_around(tree: LevelTree, labels: np.ndarray) -> np.ndarray:
+    """How deep (k,) the valley is that parts each cluster of a cut, labels (m,), from its neighbour; infinite for one.
+
+    >>> tree = level_tree(np.zeros(3), np.array([[0.0, 0.2, 5.0], [0.2, 0.0, 4.0], [5.0, 4.0, 0.0]]), np.full(3, 9))
+    >>> valleys_around(tree, np.array([0, 0, 1])).tolist(), valleys_around(tree, np.arange(3)).tolist()
+    ([4.0, 4.0], [0.2, 0.2, 4.0])
+    """
+    m, group = tree.n_leaves, np.concatenate([labels, np.full(tree.n_leaves - 1, -1)])
+    out = np.full(int(labels.max()) + 1, np.inf)
+    for fork, (a, b) in enumerate(zip(tree.left, tree.right)):
+        if group[a] == group[b] and group[a] >= 0:
+            group[m + fork] = group[a]
+            continue
+        for child in (a, b):
+            if group[child] >= 0:
+                out[group[child]] = min(out[group[child]], tree.depth[fork])
+    return out
+
+
 def reason_for(tree: LevelTree, level: float) -> str:
     """Why the tree is cut there, in one sentence."""
     k = int(tree.cut(level=level).max()) + 1

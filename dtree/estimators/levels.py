@@ -3,13 +3,12 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dtree.core.levels import COMPONENTS, LevelTree, canonical_by_size, offered_levels, reason_for
-from dtree.data import Source, open_source
+from dtree.data import Source
 from dtree.estimators.base import Estimator, is_elsewhere
 from dtree.estimators.saving import open as open_run
 from dtree.methods import method_named
@@ -135,13 +134,15 @@ def _row_clusters(run: Any, facts: Facts) -> np.ndarray:
 
 def _pieces(model: Estimator, run: Any, X: Any) -> Iterator[tuple[int, Any]]:
     """The rows of a fit in pieces: first row and rows (b, d'), the columns in use."""
+    from dtree.engine.rows import opened_like
+
     n, columns = run.header.n_rows, model.columns_
     if X is not None and not is_elsewhere(X):
         rows = used_columns(model._rows(X), columns)
         _require(rows.shape[0], n)
         yield 0, rows
         return
-    source = _source_of(run) if X is None else _opened(X, run.header)
+    source = _source_of(run) if X is None else opened_like(X, run.header)
     _require(source.shape[0], n)
     step = max(1, _PIECE_VALUES // source.shape[1])
     for start in range(0, n, step):
@@ -154,20 +155,13 @@ def _require(found: int, wanted: int) -> None:
         raise ValueError(f"there are {found:,} rows, but {wanted:,} were fitted: give the rows that were fitted")
 
 
-def _opened(data: Any, header: Any) -> Source:
-    leave_out = [header.labels_column] if header.labels_column else []
-    return open_source(data, leave_out=leave_out, known=header.kinds).with_columns_of(*header.features)
-
-
 def _source_of(run: Any) -> Source:
     """Where the rows of a run were read from, if they are there still."""
-    record = run.header.source
-    if record is not None and Path(record["path"]).exists():
-        return Source.from_record(record)
+    from dtree.engine.rows import source_of_run
+
     try:
-        return _opened(run.header.data, run.header)
+        return source_of_run(run.header)
     except ValueError as problem:
         raise ValueError(
-            f"the levels of this fit need its rows, which are not at hand ({problem}): give X, or --data on the command "
-            "line"
+            f"the levels of this fit need its rows, which are not at hand ({problem}): give X, or --data in the command"
         ) from None

@@ -42,8 +42,8 @@ class TreeClustering(ClusterMixin, Estimator):
     components_ : dict of named posterior means of the components (`means`, `covariances`, ...). weights_ : shares.
     tree_ : over the components, with `cut`, `to_linkage` and `to_newick`. linkage_ : the same for SciPy.
     level_ : where it was cut. level_reason_ : why, in a sentence. levels_ : a table of the cuts worth a look.
-    confidence_ : (n,) the probability that each row belongs to its cluster, given the model: the responsibilities of all
-        components of the cluster added up. Near 1 away from boundaries; a row between two clusters has about a half.
+    confidence_ : (n,) the probability that each row belongs to its cluster, given the model: the responsibilities of
+        the components of the cluster added up. Near 1 away from boundaries, about a half between two clusters.
         It says nothing of whether the clusters are real: that is what the depths in `levels_` are for.
     cluster_confidence_ : (k,) its mean over the rows of each cluster. cluster_stability_ : (k,) how well the cluster is
         found again when the valleys are measured on half of the rows (rows in both over rows in either; 1: exactly).

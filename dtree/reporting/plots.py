@@ -16,6 +16,12 @@ from dtree.reporting.subject import subject_of
 
 _FEW_TIPS = 8
 _LARGEST_NAMED = 100  # tips that still get a readable name
+_BELOW_ZERO = -0.05  # where leaves stand on a scale of depths: a fork may stand at zero
+_AXIS = {
+    "odds": "log odds against one cluster",
+    "time": "diffusion time that was left",
+    "depth": "depth of the valley (nats)",
+}
 
 
 class _Drawing(NamedTuple):
@@ -41,7 +47,8 @@ def plot_tree(
 
     A fork stands at its log d, the log odds against its rows being one cluster, on a scale that is linear near zero and
     logarithmic beyond; the dotted line is even odds, where the tree is cut by default. The forks of a diffusion tree
-    stand at the time that was left when they parted. Chains and variational mixtures have no tree of their own: the one
+    stand at the time that was left when they parted, those of a `TreeClustering` at the depth of the valley that they
+    close, and the dotted line is its level. Chains and variational mixtures have no tree of their own: the one
     over their clusters is drawn. A tree with more than `max_leaves` leaves is drawn down to its clusters, each a
     triangle that says how many rows it holds.
 
@@ -104,7 +111,7 @@ def _lay_out(shape: Shape, cluster: np.ndarray, max_leaves: int) -> _Drawing:
     for node in sorted(opened):
         place[node] = 0.5 * sum(place[child] for child in _children(shape, node))
     drawn = [merges[node - m] for node in place if node >= m]
-    foot = 0.0 if shape.scale == "time" else min(0.0, *drawn, 0.0) * 1.6 - 0.6
+    foot = {"time": 0.0, "depth": _BELOW_ZERO}.get(shape.scale, min(0.0, *drawn, 0.0) * 1.6 - 0.6)
     return _Drawing(sorted(opened), tips, place, np.concatenate([np.full(m, foot), merges]), foot)
 
 
@@ -162,17 +169,19 @@ def _draw_collapsed(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str])
 def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], names: Sequence[str] | None) -> None:
     from matplotlib.ticker import NullLocator
 
-    quiet_axes(ax, "diffusion time that was left" if shape.scale == "time" else "log odds against one cluster", "")
+    quiet_axes(ax, _AXIS[shape.scale], "")
     if shape.scale == "time":
         ax.set_xlim(1.02 * max(drawing.height[node] for node in drawing.place) if len(drawing.place) > 1 else 1.0, 0.0)
     else:
         top = max(1.0, *(drawing.height[node] for node in drawing.place)) * 1.15
-        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        linear = 0.1 if shape.scale == "depth" else 1.0  # a tenth of a nat is what depths of no meaning differ by
+        ax.set_xscale("symlog", linthresh=linear, linscale=0.5)
         ax.set_xlim(top, drawing.foot)
-        ticks = _decades(drawing.foot, top)
+        ticks = [*([0.1] if shape.scale == "depth" else []), *_decades(drawing.foot, top)]
         ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
+        cut = 0.0 if shape.cut is None else max(1.02 * shape.cut, drawing.foot / 2)  # closed valleys are on its right
+        ax.axvline(cut, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
     ax.set_ylim(len(drawing.tips) - 0.4, -0.6)
     ax.yaxis.tick_right()
     if len(drawing.tips) <= _LARGEST_NAMED:
