@@ -77,18 +77,23 @@ def plot_tree(
         leaf_cluster = np.asarray(labels)
         if leaf_cluster.shape != (shape.n_leaves,):
             raise ValueError(f"there are {leaf_cluster.size} labels but {shape.n_leaves} leaves")
+        leaf_cluster = canonical_labels(leaf_cluster)
     if names is not None and len(names) != shape.n_leaves:
         raise ValueError(f"there are {len(names)} names but {shape.n_leaves} leaves")
     if max_leaves < 2:
         raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
-    cluster = shape.clusters_of_nodes(canonical_labels(leaf_cluster))
+    cluster = shape.clusters_of_nodes(leaf_cluster)
     drawing = _lay_out(shape, cluster, max_leaves)
     height = 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED)
     ax = new_axes(8.0, height) if ax is None else ax
     colour = [colour_of(int(c)) for c in cluster]
     _draw_branches(ax, shape, drawing, colour)
     _draw_collapsed(ax, shape, drawing, colour)
-    _finish_tree_axes(ax, shape, drawing, colour, subject.leaf_names() if names is None else names)
+    if names is None:
+        texts = [_tip_text(shape, node, subject.first_rows(), True) for node in drawing.tips]
+    else:
+        texts = [_tip_text(shape, node, names) for node in drawing.tips]
+    _finish_tree_axes(ax, shape, drawing, colour, texts)
     if title is None:
         title = f"{counted(shape.size[-1], 'row')}, {counted(len(np.unique(leaf_cluster)), 'cluster')}"
     ax.set_title(title, loc="left", fontsize=11, color=INK)
@@ -166,7 +171,7 @@ def _draw_collapsed(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str])
     ax.add_collection(PolyCollection(corners, facecolors=colours, edgecolors="none", alpha=0.8))
 
 
-def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], names: Sequence[str] | None) -> None:
+def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], texts: list[str]) -> None:
     from matplotlib.ticker import NullLocator
 
     quiet_axes(ax, _AXIS[shape.scale], "")
@@ -185,7 +190,6 @@ def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str
     ax.set_ylim(len(drawing.tips) - 0.4, -0.6)
     ax.yaxis.tick_right()
     if len(drawing.tips) <= _LARGEST_NAMED:
-        texts = [_tip_text(shape, node, names) for node in drawing.tips]
         ax.set_yticks(range(len(texts)), texts, fontsize=8)
         for text, node in zip(ax.get_yticklabels(), drawing.tips):
             text.set_color(colour[node] if colour[node] != ABOVE_CUT else INK)
@@ -201,7 +205,11 @@ def _decades(low: float, high: float) -> list[float]:
     return [tick for tick in (*(-power for power in reversed(powers)), 0.0, *powers) if low <= tick <= high]
 
 
-def _tip_text(shape: Shape, node: int, names: Sequence[str] | None) -> str:
+def _tip_text(shape: Shape, node: int, names: Sequence[str] | None, of_rows: bool = False) -> str:
+    """What to write at a tip; `of_rows` says that a leaf of several rows has the name of the first of them."""
+    if names is not None and of_rows:
+        name, more = names[shape.first_leaf(node)], shape.size[node] - 1
+        return f"{name} and {more:,} more" if more else name
     if node >= shape.n_leaves:
         if names is None:
             return f"{shape.size[node]:,} rows"

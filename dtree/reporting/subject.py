@@ -111,6 +111,14 @@ class Subject:
             names[leaf[row]] = name
         return names
 
+    def first_rows(self) -> list[str] | None:
+        """The name of the first row in each leaf, where rows have names."""
+        leaf, m = self.facts.row_leaf, self.shape.n_leaves
+        if self.row_names is None or leaf is None or len(self.row_names) != leaf.shape[0]:
+            return None
+        held, first = np.unique(leaf, return_index=True)
+        return [self.row_names[row] for row in first] if np.array_equal(held, np.arange(m)) else None
+
 
 def subject_of(model_or_run: Any) -> Subject:
     """The subject of a fitted model, the folder of a finished run or a tree, or one sentence why there is none."""
