@@ -9,10 +9,11 @@ from typer.core import TyperCommand, TyperGroup
 # A command lives in `dtree.cli.NAME`, which offers it as a function called `command`.
 COMMANDS = {
     "demo": "Cluster a small built-in dataset: nine kinds of creature in three orders.",
-    "fit": "Fit a tree to a data file and write it as a run.",
+    "fit": "Find the clusters of a data file and the tree above them, and write them as a run.",
     "sample": "Sample partitions from their posterior with several chains, into a run.",
     "vb": "Fit a Dirichlet process mixture by variational inference.",
     "ddt": "Fit Dirichlet diffusion trees: a density, a hierarchy with times, and clusters at a cut.",
+    "levels": "Show other levels at which a run can be cut, without fitting again.",
     "predict": "Assign new rows to the clusters of a run, with the log density of each row.",
     "resume": "Carry on a run that was stopped, killed or cut off.",
     "info": "Say what a run holds and where it came from.",
@@ -65,8 +66,7 @@ class LazyCommands(TyperGroup):
 app = typer.Typer(
     name="dtree",
     cls=LazyCommands,
-    help="Find the tree in your data: Bayesian hierarchical clustering that says how many clusters there are and how "
-    "sure it is.",
+    help="Find the clusters in your data and the tree above them: how many there are, and how sure that is.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

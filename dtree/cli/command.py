@@ -70,7 +70,7 @@ class Words(NamedTuple):
 
 def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[str, Any], words: Words) -> None:
     """The body of every fitting command: open, choose, drive, describe."""
-    from dtree.cli.describe import describe, describe_table, purity_line
+    from dtree.cli.describe import agreement_line, describe, describe_table
     from dtree.data import open_source
     from dtree.runs.run import begin_at, is_run
 
@@ -106,7 +106,7 @@ def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[s
         raise stopped(words.out, OUT_OF_TIME) from None
     describe(run)
     if not isinstance(source, str) and source.labels is not None:
-        purity_line(run, source.labels, words.labels_column)
+        agreement_line(run, source.labels, words.labels_column)
     say(f"run: {words.out}")
 
 

@@ -1,22 +1,23 @@
 """`dtree demo`: a first look without any data of one's own."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dtree.cli.arguments import OVERWRITE
 from dtree.cli.cluster import Cluster, cluster_options
 from dtree.cli.console import out, progress_bar, say, with_exit_codes
-from dtree.cli.fit import LARGEST_EXACT
 from dtree.cli.output import can_draw, check_file, draw, write_columns
+
+_MANY = 10_000  # rows above which the demo shows how a dataset on disk is fitted
 
 
 @cluster_options
 @with_exit_codes
 def command(
     out_: Annotated[Path, typer.Option("--out", help="Where to write the run.")] = Path("dtree-demo.zarr"),
-    rows: Annotated[int, typer.Option(help="How many rows, at least 9; above 10,000 they are fitted in passes.")] = 54,
+    rows: Annotated[int, typer.Option(help="How many rows, at least 9; above 10,000 they are written to disk.")] = 180,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the made-up data.")] = 0,
     overwrite: OVERWRITE = False,
     *,
@@ -32,15 +33,14 @@ def command(
     from dtree.runs.run import check_output
 
     check_output(out_, overwrite)
-    if rows > LARGEST_EXACT:
+    if rows > _MANY:
         demo_large(out_, rows, seed, overwrite, cluster)
         return
     from dtree.cli.describe import describe
     from dtree.core.names import framed
     from dtree.datasets import nested_creatures
-    from dtree.estimators.bhc import BHC
     from dtree.estimators.saving import save
-    from dtree.hierarchy.purity import dendrogram_purity
+    from dtree.estimators.tree_clustering import TreeClustering
     from dtree.runs.run import Run
 
     data = nested_creatures(rows, seed)
@@ -48,20 +48,28 @@ def command(
     check_file(picture, overwrite)
     check_file(table, overwrite)
     with progress_bar():
-        model = BHC("gaussian-diag", random_state=seed).fit(framed(data.X, data.feature_names))
+        model = TreeClustering(random_state=seed).fit(framed(data.X, data.feature_names))
     notes = {"data": "built-in creatures", "seed of the data": seed}
     save(model, out_, provenance=notes, row_names=data.row_names, overwrite=overwrite)
     describe(Run.open(out_))
+    say(f"why this level: {model.level_reason_}")
+    orders = model.at_clusters(min(3, model.n_components_))
     out().print(
-        f"purity of the tree: {dendrogram_purity(model.tree_, data.kind):.3f} for the nine kinds, "
-        f"{dendrogram_purity(model.tree_, data.order):.3f} for the three orders"
+        f"adjusted Rand index: {_agreement(data.kind, model.labels_):.3f} for the nine kinds, "
+        f"{_agreement(data.order, orders):.3f} for the three orders at the level of three clusters"
     )
     if can_draw():
-        draw(model, data.row_names, picture)
+        draw(model, None, picture)
     measurements = dict(zip(data.feature_names, data.X.T))
     write_columns(table, {**measurements, "kind": data.kind}, data.row_names)
     for what, path in (("run", out_), ("picture", picture), ("data", table)):
         say(f"{what}: {path if path.exists() else 'not drawn, Matplotlib is not installed'}")
+
+
+def _agreement(known: Any, found: Any) -> float:
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(known, found))
 
 
 def demo_large(run: Path, rows: int, seed: int, overwrite: bool, cluster: Cluster) -> None:
@@ -76,7 +84,7 @@ def demo_large(run: Path, rows: int, seed: int, overwrite: bool, cluster: Cluste
     say(f"writing {rows:,} rows to {data}")
     make_rows(data, rows, seed)
     words = Words(str(data), run, seed, None, overwrite, None, cluster)
-    fit(["bayes-kmeans-bhc"], None, {"family": "gaussian-diag"}, words)
+    fit(["tree-clustering"], None, {}, words)
     say(f"{predict_into(run, data, labels):,} rows labelled: {labels}")
 
 

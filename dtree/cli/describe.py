@@ -37,7 +37,9 @@ def describe(run: Any, in_full: bool = False) -> None:
     _print_clusters(run, facts)
     if in_full or facts.together is not None:
         for table in facts.tables.values():
-            _print_table(table)
+            print_table(table)
+    if in_full and facts.cuts is not None:
+        print_table(facts.cuts.table)
     if in_full and facts.model is not None:
         _describe_model(facts.model)
 
@@ -138,11 +140,12 @@ def _feature(run: Any, name: str) -> str:
     return f"feature {column}" if names is None else printable(names[column])
 
 
-def _print_table(frame: Any) -> None:
+def print_table(frame: Any) -> None:
     """A small table of numbers (a data frame) that a method wants shown."""
     from rich.table import Table
 
-    table = Table("", *map(str, frame.columns), box=None, header_style="dim", padding=(0, 2, 0, 0))
+    heads = [str(frame.index.name or ""), *(str(name).replace("_", " ") for name in frame.columns)]
+    table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name, row in frame.iterrows():
         table.add_row(str(name), *(f"{float(value):.4g}" for value in row))
     out().print(table)
@@ -167,13 +170,18 @@ def provenance(run: Any) -> None:
         say(f"{name}: {value}")
 
 
-def purity_line(run: Any, labels: Any, column: str | None) -> None:
-    """How well the tree of a run agrees with known labels, where its leaves are rows."""
+def agreement_line(run: Any, labels: Any, column: str | None) -> None:
+    """How well the clusters of a run agree with known labels, or its tree, where the leaves are rows."""
+    from dtree.core.levels import LevelTree
     from dtree.core.tree import Tree
     from dtree.hierarchy.purity import dendrogram_purity
     from dtree.methods import method_named
 
     tree = getattr(run.fitted(method_named(run.header.method).Fitted), "tree", None)
     pairs = len(set(labels.tolist())) < len(labels)  # without two rows of one label purity means nothing
+    if isinstance(tree, LevelTree) and pairs:
+        from sklearn.metrics import adjusted_rand_score
+
+        say(f"adjusted Rand index against '{column}': {adjusted_rand_score(labels, run.row_array('labels')):.3f}")
     if isinstance(tree, Tree) and pairs and tree.n_leaves == len(labels):
         say(f"purity of the tree against '{column}': {dendrogram_purity(tree, labels):.3f}")

@@ -1,46 +1,65 @@
-"""`dtree fit`: clusters and the tree above them, exactly over single rows or in passes over any number of them."""
+"""`dtree fit`: clusters of any table, and the tree above them; other methods that give a tree are a word away."""
 
 from typing import Any
 
 from dtree.cli.cluster import Cluster
 from dtree.cli.command import fitting_command
-from dtree.methods.settings import Option
+from dtree.methods import method_named
+from dtree.methods.settings import Option, options_of
 
 LARGEST_EXACT = 10_000  # rows up to which the exact tree over single rows takes seconds
 METHOD = Option(
-    "method", str, True, None, "auto, exact, randomized or bayes-kmeans; the last two in passes when rows are many.",
-    None, None, "", (),
+    "method", str, True, "tree", "tree (any size, any table), exact (a tree over single rows), randomized, or "
+    "bayes-kmeans (in passes, with a tree over its clusters).", None, None, "", (),
 )  # fmt: skip
-METHODS = {"exact": "bhc", "randomized": "bhc", "bayes-kmeans": "bayes-kmeans-bhc"}
+METHODS = {"tree": "tree-clustering", "exact": "bhc", "randomized": "bhc", "bayes-kmeans": "bayes-kmeans-bhc"}
 
 
 def choose(source: Any, given: dict[str, Any], cluster: Cluster) -> str:
-    """The method of a fit: as asked for, or by the number of rows and whether workers were asked for."""
-    wanted = given.pop("method", "auto")
-    if wanted not in ("auto", *METHODS):
-        raise ValueError(f"unknown method {wanted!r}: choose one of auto, {', '.join(METHODS)}")
-    many = cluster.wanted or source.shape[0] > LARGEST_EXACT
+    """The method of a fit: as asked for; a randomized tree of many rows, or with workers, is one in passes."""
+    wanted = given.pop("method", "tree")
+    if wanted not in METHODS:
+        raise ValueError(f"unknown method {wanted!r}: choose one of {', '.join(METHODS)}")
+    if wanted == "tree":
+        _refuse_others(given)
+        return METHODS["tree"]
     if wanted == "exact" and cluster.wanted:
         raise ValueError("--method exact runs in one process: leave out the options about workers")
-    if wanted == "randomized" and many:
+    if wanted == "randomized" and (cluster.wanted or source.shape[0] > LARGEST_EXACT):
         return "randomized"
-    if wanted == "bayes-kmeans" or (wanted == "auto" and many):
+    if wanted == "bayes-kmeans":
         if given.pop("optimize", False):
             raise ValueError(
                 "a fit in passes does not take --optimize: it chooses the hyperparameters by the evidence of a sample; "
                 f"to learn all of them, fit at most {LARGEST_EXACT:,} of the rows with --method exact --optimize"
             )
         return METHODS["bayes-kmeans"]
-    given["method"] = "exact" if wanted == "auto" else wanted
+    given["method"] = wanted
     return "bhc"
 
 
-command = fitting_command(
-    ["bhc", "bayes-kmeans-bhc", "randomized"],
-    """Fit a tree to a data file and write it as a run.
+def _refuse_others(given: dict[str, Any]) -> None:
+    """One sentence about an option that only other methods have, and which."""
+    for name in given:
+        known = [
+            word for word, method in METHODS.items()
+            if name in {option.name for option in options_of(method_named(method).Settings)}
+        ]  # fmt: skip
+        if "tree" not in known:
+            words = " or ".join(f"--method {word}" for word in known if word != "randomized")
+            raise ValueError(
+                f"--{name.replace('_', '-')} is not an option of --method tree, the default: leave it out, or give "
+                f"{words or '--method randomized'} too"
+            )
 
-    Few rows get the exact tree over single rows in this process. Many rows (or any options about workers) are worked on
-    in passes: Bayes K-means over the file, then the exact tree over its clusters. A stopped run can be resumed.
+
+command = fitting_command(
+    ["tree-clustering", "bhc", "bayes-kmeans-bhc", "randomized"],
+    """Find the clusters of a data file and the tree above them, and write them as a run.
+
+    Nothing needs to be set. Components are fitted by evidence, those without a valley of the density between them are
+    joined, and `dtree levels` shows other cuts of the same tree. Many rows (or any options about workers) are worked on
+    in passes, and a stopped run can be resumed.
 
     Example: `dtree fit dtree-demo.csv --labels-column kind --out creatures.zarr` (`dtree demo` makes that file)
     """,

@@ -8,6 +8,8 @@ import typer
 from dtree.cli.console import say, with_exit_codes
 from dtree.cli.output import check_ending, check_file
 
+_MOST_READ = 200_000  # rows that are read for the sake of a picture
+
 
 @with_exit_codes
 def command(
@@ -30,7 +32,7 @@ def command(
     check_ending(out, (".html", ".htm"))
     check_file(out, overwrite)
     shape = _shape(image_shape)
-    X = None if data is None else _rows(run, data, labels_column)
+    X = _own_rows(run) if data is None else _rows(run, data, labels_column)
     from dtree.reporting.html import report as write
 
     page = write(run, out, X=X, image_shape=shape, title=title)
@@ -45,6 +47,21 @@ def _rows(run: Path, data: str, labels_column: str | None) -> Any:
     header = Run.open(run).header
     leave_out = [name for name in (labels_column, header.labels_column) if name]
     return in_memory(open_source(data, leave_out=leave_out, known=header.kinds))
+
+
+def _own_rows(run: Path) -> Any:
+    """The rows of a run whose leaves are components, for their picture, where they are at hand and not too many."""
+    from dtree.data import in_memory
+    from dtree.engine.rows import source_of_run
+    from dtree.runs.run import Run
+
+    header = Run.open(run).header
+    if header.method != "tree-clustering" or header.n_rows > _MOST_READ:
+        return None
+    try:
+        return in_memory(source_of_run(header))
+    except ValueError:
+        return None  # the components are drawn instead
 
 
 def _shape(text: str | None) -> tuple[int, int] | None:

@@ -60,7 +60,9 @@ class LevelTree(Binary):
             raise ValueError("give either level or n_clusters")
         if n_clusters is not None:
             return self._cut_into(n_clusters)
-        return self._labels(self._heights() <= level)
+        accepted = self._heights() <= level
+        accepted[: self.n_leaves] = True  # a component is never parted
+        return self._labels(accepted)
 
     def validate(self) -> None:
         """Raise ValueError unless the columns are a tree with depths that never fall."""
@@ -156,13 +158,34 @@ def offered_levels(tree: LevelTree, chosen: float) -> list[Level]:
     gaps = np.diff(np.log(np.append(cuts, cuts[-1] + 1.0) + SCATTER))
     keep = set(cuts[np.argsort(-gaps, kind="stable")[: MOST_LEVELS - 2]].tolist())
     keep |= {COMPONENTS, float(cuts[cuts <= chosen].max(initial=COMPONENTS))}
-    found = []
+    found: list[Level] = []
     for cut in sorted(keep, reverse=True):
         labels = tree.cut(level=cut)
+        if found and found[-1].n_clusters == labels.max() + 1:
+            continue  # without two components that no valley parts, the finest level is that of depth 0
         share = np.bincount(labels, tree.size[: tree.n_leaves]).min() / rows
         above = tree.depth[tree.depth > cut]
         found.append(Level(cut, int(labels.max()) + 1, float(above.min(initial=np.inf)), float(share)))
     return found
+
+
+def valleys_around(tree: LevelTree, labels: np.ndarray) -> np.ndarray:
+    """How deep (k,) the valley is that parts each cluster of a cut, labels (m,), from its neighbour; infinite for one.
+
+    >>> tree = level_tree(np.zeros(3), np.array([[0.0, 0.2, 5.0], [0.2, 0.0, 4.0], [5.0, 4.0, 0.0]]), np.full(3, 9))
+    >>> valleys_around(tree, np.array([0, 0, 1])).tolist(), valleys_around(tree, np.arange(3)).tolist()
+    ([4.0, 4.0], [0.2, 0.2, 4.0])
+    """
+    m, group = tree.n_leaves, np.concatenate([labels, np.full(tree.n_leaves - 1, -1)])
+    out = np.full(int(labels.max()) + 1, np.inf)
+    for fork, (a, b) in enumerate(zip(tree.left, tree.right)):
+        if group[a] == group[b] and group[a] >= 0:
+            group[m + fork] = group[a]
+            continue
+        for child in (a, b):
+            if group[child] >= 0:
+                out[group[child]] = min(out[group[child]], tree.depth[fork])
+    return out
 
 
 def reason_for(tree: LevelTree, level: float) -> str:
@@ -174,11 +197,16 @@ def reason_for(tree: LevelTree, level: float) -> str:
         if m == 1:
             return "the model needs one component, so there is one cluster"
         return f"no valley between the {m} components is deep enough to be sure of, so they are one cluster"
-    shallowest = 100.0 * math.exp(-left.min())
-    said = f"between any two of the {k} clusters the density falls to {shallowest:.0f}% of the lower peak or less"
+    said = f"between any two of the {k} clusters the density falls to {_percent(left.min())} of the lower peak or less"
     if closed.size == 0:
         return said
-    return f"{said}; the valleys inside them are shallower, the deepest falls to {100.0 * math.exp(-closed.max()):.0f}%"
+    return f"{said}; the valleys inside them are shallower, the deepest falls to {_percent(closed.max())}"
+
+
+def _percent(depth: float) -> str:
+    """What is left of a peak at the bottom of a valley."""
+    left = 100.0 * math.exp(-depth)
+    return f"{left:.0f}%" if left >= 1.0 else f"{max(left, 0.01):.2g}%"
 
 
 def stability(labels: np.ndarray, halves: list[np.ndarray], size: np.ndarray) -> np.ndarray:

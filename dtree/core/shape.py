@@ -11,7 +11,8 @@ from dtree.core.tree import Binary, Tree, monotone_heights
 class Shape(Binary):
     """Children of the m-1 forks, rows under each of the 2m-1 nodes, and where the forks stand, root highest.
 
-    scale : what the height is: "odds" (log odds against one cluster) or "time" (1 - divergence time).
+    scale : what the height is: "odds" (log odds against one cluster), "time" (1 - divergence time) or "depth" (of the
+        valley that a fork closes, in nats).
     r, p : (2m-1,) probability of being one cluster given that none reaches beyond it, and without that condition; by
         "draws" of chains the shares of draws in which the rows below are together, and in which they are a cluster.
     """
@@ -24,6 +25,7 @@ class Shape(Binary):
     r: np.ndarray | None = None
     p: np.ndarray | None = None
     by: str = "tree"
+    cut: float | None = None  # the height at which a tree of levels is cut
 
     @property
     def sibling(self) -> np.ndarray:

@@ -34,7 +34,8 @@ from dtree.runs.lease import leased
 from dtree.runs.memory import MemoryStore
 from dtree.runs.run import Run, is_run, unfinished
 
-_MOST_NAMES = 1_000_000  # names of more rows than that are not kept in the header
+_MOST_NAMES = 1_000_000  # names and known labels of more rows than that are not kept in the run
+_MOST_LABELS = 200  # more distinct ones are measurements rather than labels
 
 
 class Given(NamedTuple):
@@ -226,6 +227,7 @@ def _begin(
     if reduction is None:
         chunk_rows = min(chunk_rows_for(source, _worker_memory(place.client), given.chunk_bytes), n)
     names = source.row_names if n <= _MOST_NAMES else None
+    known = _known_labels(source)
     header = Header(
         method=method.name,
         settings=in_words(settings),
@@ -237,6 +239,7 @@ def _begin(
         source=None if store.in_memory else source.record(),
         chunk_rows=chunk_rows,
         labels_column=given.labels_column,
+        label_names=known[0],
         feature_names=list(source.columns) or None,
         kinds=list(source.kinds),
         left_out=list(source.left_out),
@@ -255,9 +258,23 @@ def _begin(
     run = Run.create(store, header)
     store.put("settings", settings)
     store.put("prepared", prepared)
+    if known[0]:
+        store.create_rows("known", n, n, np.int32, -1)
+        store.write_rows("known", 0, known[1])
     if not method.parts(job):
         run.commit(0, method.start(job, workers))
     return job, run
+
+
+def _known_labels(source: Any) -> tuple[list[str], np.ndarray]:
+    """The distinct labels that came with the rows, and which of them each row (n,) has; none where they are many."""
+    labels = source.labels if source.shape[0] <= _MOST_NAMES else None
+    if labels is None:
+        return [], np.zeros(0, dtype=np.int32)
+    names, places = np.unique(labels, return_inverse=True)
+    if names.shape[0] > _MOST_LABELS:
+        return [], np.zeros(0, dtype=np.int32)
+    return [str(name) for name in names.tolist()], places.astype(np.int32)
 
 
 def _refuse_categories(source: Any, method: Method) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dtree.core.columns import Column
@@ -43,3 +44,23 @@ def open_rows(
     source = features_only(stage_collection(data, folder, client), choice, "the data")
     source = replace(source, name="a Dask collection")
     return source if features is None else source.with_columns_of(*features)
+
+
+def opened_like(data: Any, header: Any) -> Source:
+    """Rows that are read as those of the run with this header were: its features in order, its column of labels left
+    out."""
+    leave_out = [header.labels_column] if header.labels_column else []
+    return open_source(data, leave_out=leave_out, known=header.kinds).with_columns_of(*header.features)
+
+
+def source_of_run(header: Any) -> Source:
+    """Where the rows of a run were read from, if they are there still, or one sentence (ValueError)."""
+    record = header.source
+    source = (
+        Source.from_record(record)
+        if record is not None and Path(record["path"]).exists()
+        else opened_like(header.data, header)
+    )
+    if source.shape[0] != header.n_rows:
+        raise ValueError(f"{header.data} has {source.shape[0]:,} rows, but {header.n_rows:,} were fitted")
+    return source

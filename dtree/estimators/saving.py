@@ -1,5 +1,6 @@
 """`dtree.save` and `dtree.open`: a saved model is a finished run, whichever way it came about."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def save(
     Run(held.store, msgspec.structs.replace(held.header, **changes)).copy_to(run, method, overwrite)
 
 
-def open(run: str | Path) -> Any:
+def open(run: str | os.PathLike[str]) -> Any:
     """The fitted model in a run, every part of it checked; a damaged or hostile run gets one sentence (ValueError).
 
     >>> import tempfile, dtree

@@ -1,6 +1,7 @@
 """`TreeClustering`: the front door."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class TreeClustering(ClusterMixin, Estimator):
     client : a `distributed.Client` whose workers make the passes.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
     sample_rows : more rows are fitted in passes that start from a fit of so many of them.
+    columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
     ----------
@@ -40,8 +42,11 @@ class TreeClustering(ClusterMixin, Estimator):
     components_ : dict of named posterior means of the components (`means`, `covariances`, ...). weights_ : shares.
     tree_ : over the components, with `cut`, `to_linkage` and `to_newick`. linkage_ : the same for SciPy.
     level_ : where it was cut. level_reason_ : why, in a sentence. levels_ : a table of the cuts worth a look.
-    confidence_ : (n,) probability of each row's cluster. cluster_confidence_, cluster_stability_ : (k,) its mean, and
-        how well each cluster is found again on half of the rows (1: exactly).
+    confidence_ : (n,) the probability that each row belongs to its cluster, given the model: the responsibilities of
+        the components of the cluster added up. Near 1 away from boundaries, about a half between two clusters.
+        It says nothing of whether the clusters are real: that is what the depths in `levels_` are for.
+    cluster_confidence_ : (k,) its mean over the rows of each cluster. cluster_stability_ : (k,) how well the cluster is
+        found again when the valleys are measured on half of the rows (rows in both over rows in either; 1: exactly).
     outlier_score_ : (n,) how many nats less likely a row is than the average row of its component.
     log_evidence_bound_ : lower bound on log p(X). family_ : with the hyperparameters that were learned.
 
@@ -67,6 +72,7 @@ class TreeClustering(ClusterMixin, Estimator):
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
         sample_rows: int = 5000,
+        columns: Mapping[str, str] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -84,7 +90,7 @@ class TreeClustering(ClusterMixin, Estimator):
         self.levels_ = levels_frame(fitted.levels)
         self.confidence_ = np.asarray(self._run.row_array("confidence"), dtype=np.float64)
         self.outlier_score_ = np.asarray(self._run.row_array("outlier_score"), dtype=np.float64)
-        self.cluster_confidence_, self.cluster_stability_ = fitted.confidence, fitted.stability
+        self.cluster_confidence_, self.cluster_stability_ = fitted.cluster_confidence, fitted.cluster_stability
         self.log_evidence_bound_ = fitted.log_evidence_bound
         self.converged_, self.n_iter_ = fitted.components.converged, fitted.components.n_iter
 

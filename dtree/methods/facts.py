@@ -22,6 +22,16 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what if number == 1 else several}"
 
 
+class Cuts(NamedTuple):
+    """The levels at which the tree of a run can be cut, coarsest first."""
+
+    table: Any  # a data frame, a line for each
+    leaf_clusters: list[np.ndarray]  # (m,) for each
+    valleys: list[np.ndarray]  # (k,) for each: how deep the valley around each cluster is, infinite around all rows
+    chosen: int  # which of them the run was cut at
+    reason: str  # why, in a sentence
+
+
 class Facts(NamedTuple):
     """What is to be said of a fitted run; what a method does not have is empty."""
 
@@ -42,4 +52,5 @@ class Facts(NamedTuple):
     traces: Mapping[str, tuple[str, Sequence[np.ndarray]]] = {}  # by name: what a step is called, a line per chain
     tables: Mapping[str, Any] = {}  # data frames to show, by title
     clusters: Mapping[str, np.ndarray] = {}  # columns (k,) for the table of clusters, by name
+    cuts: Cuts | None = None  # of a run with levels
     together: Callable[[np.ndarray], np.ndarray] | None = None  # of chains: how often given leaves are in one cluster

@@ -72,8 +72,8 @@ class Fitted(msgspec.Struct, frozen=True):
     depth: np.ndarray  # (m-1,)
     level: float
     leaf_clusters: np.ndarray  # (m,)
-    stability: np.ndarray  # (k,) how well each cluster is found again on half of the rows
-    confidence: np.ndarray  # (k,) mean probability of the rows of a cluster to belong to it
+    cluster_stability: np.ndarray  # (k,) how well each cluster is found again on half of the rows
+    cluster_confidence: np.ndarray  # (k,) mean probability of the rows of a cluster to belong to it
     density: np.ndarray  # (m,) mean log density of the rows of each component
 
     @property
@@ -190,7 +190,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         if fitted.held.max() >= most or fitted.leaf_clusters.shape != (m,) or fitted.density.shape != (m,):
             raise ValueError("its components are not each in a cluster")
         found = np.unique(fitted.leaf_clusters)
-        if not np.array_equal(found, np.arange(found.shape[0])) or fitted.stability.shape != found.shape:
+        if not np.array_equal(found, np.arange(found.shape[0])) or fitted.cluster_stability.shape != found.shape:
             raise ValueError("its clusters are not numbered 0, 1, 2, ...")
 
     def facts(self, fitted: Any, row_leaf: np.ndarray | None) -> Facts:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtree.core.levels import Level
+from dtree.core.levels import Level, canonical_by_size, valleys_around
 from dtree.core.shape import Shape
-from dtree.methods.facts import Facts, counted
+from dtree.methods.facts import Cuts, Facts, counted
 
 if TYPE_CHECKING:
     from dtree.methods.tree_clustering import Fitted
@@ -22,6 +22,17 @@ def levels_frame(levels: list[Level]) -> Any:
     return table.rename(columns={"depth": "shallowest_valley", "smallest": "smallest_share"})
 
 
+def cuts_of(fitted: Fitted) -> Cuts:
+    """The levels of a fit, each with its clusters numbered by size."""
+    tree, levels = fitted.tree, fitted.levels
+    size = tree.size[: tree.n_leaves]
+    clusters = [canonical_by_size(tree.cut(level=level.level), size) for level in levels]
+    k = int(fitted.leaf_clusters.max()) + 1
+    chosen = [level.n_clusters for level in levels].index(k)
+    table = levels_frame(levels).set_index("n_clusters").rename_axis("clusters")
+    return Cuts(table, clusters, [valleys_around(tree, labels) for labels in clusters], chosen, fitted.reason)
+
+
 def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
     """The facts of a fit and, where known, the component (n,) of each row."""
     tree, mixture, k = fitted.tree, fitted.mixture, int(fitted.leaf_clusters.max()) + 1
@@ -32,21 +43,24 @@ def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
         if fitted.components.converged
         else ("the bound was still rising after the last pass: fit again with a larger --max-iter",)
     )
-    height = fitted.depth
     return Facts(
         title="Components by evidence, joined where no valley parts them",
         n_clusters=k,
         headline=f"{counted(k, 'cluster')}{made_of}, log evidence at least {fitted.log_evidence_bound:.6g}",
-        shape=lambda: Shape(tree.left, tree.right, tree.size, height, "depth"),
+        shape=lambda: Shape(tree.left, tree.right, tree.size, fitted.depth, "depth", cut=fitted.level),
         leaf_clusters=fitted.leaf_clusters,
         row_leaf=row_leaf,
-        lines={"level": fitted.reason, "structure": mixture.family.name},
+        lines={"why this level": fitted.reason, "components": f"{m:,}", "structure": mixture.family.name},
         warnings=warnings,
         remark="Every leaf is a component; forks stand where the valley between two groups of them is closed.",
         model=fitted.model,
         statistics=np.ascontiguousarray(mixture.statistics[fitted.held]),
         evidence={"log evidence at least": fitted.log_evidence_bound},
         traces={"variational bound": ("pass" if fitted.components.steps else "iteration", [fitted.components.trace])},
-        tables={"Levels": levels_frame(fitted.levels)},
-        clusters={"confidence": fitted.confidence, "stability": fitted.stability},
+        clusters={
+            "confidence": fitted.cluster_confidence,
+            "stability": fitted.cluster_stability,
+            "valley": valleys_around(tree, fitted.leaf_clusters),
+        },
+        cuts=cuts_of(fitted),
     )

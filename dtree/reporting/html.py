@@ -22,6 +22,7 @@ from dtree.reporting.sections_evidence import (
     trace_section,
     warnings_section,
 )
+from dtree.reporting.sections_levels import labels_section, levels_section, odd_section
 from dtree.reporting.sections_provenance import provenance_section
 from dtree.reporting.sections_tree import tree_section
 from dtree.reporting.subject import Points, Subject, subject_of
@@ -29,9 +30,12 @@ from dtree.reporting.subject import Points, Subject, subject_of
 # The parts of the page, in order; one that has nothing to say returns None.
 BUILDERS: tuple[Callable[[Subject], Section | None], ...] = (
     warnings_section,
+    levels_section,
     tree_section,
     cluster_section,
     projection_section,
+    labels_section,
+    odd_section,
     evidence_section,
     trace_section,
     coclustering_section,
@@ -171,7 +175,7 @@ def give_points(subject: Subject, X: Any, most: int) -> None:
     n = X.shape[0]
     keep = np.linspace(0, n - 1, min(n, most)).round().astype(int)
     rows = X.iloc[keep] if hasattr(X, "iloc") else X[keep]
-    row_leaf = subject.facts.row_leaf
+    row_leaf, leaf = subject.facts.row_leaf, None
     if row_leaf is not None and row_leaf.shape[0] == n:
         leaf = row_leaf[keep]
         cluster = np.where(leaf >= 0, subject.facts.leaf_clusters[leaf], 0)
@@ -184,4 +188,5 @@ def give_points(subject: Subject, X: Any, most: int) -> None:
     exposure = values.sum(axis=1) if profile.kind == "token" else np.ones(values.shape[0])
     points = replace(profile, sums=(values - profile.centre) / profile.spread, exposure=exposure)
     names = subject.row_names if subject.row_names is not None and len(subject.row_names) == n else None
-    subject.points = Points(points, cluster, [f"row {row}" if names is None else names[row] for row in keep], n)
+    shown = [f"row {row}" if names is None else names[row] for row in keep]
+    subject.points = Points(points, cluster, shown, n, leaf)

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from dtree.reporting.style import CLUSTER_COLOURS
+
+PATTERNS = 4  # full, hollow, edged and broken: what page.css and draw.js know
 Span = tuple[float, float]  # of an axis: its lowest and its highest value
 
 
@@ -57,9 +60,19 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
     return Markup('<dl class="facts">{}</dl>').format(inside)
 
 
+def colour_class(cluster: int) -> str:
+    """The classes that give a cluster its colour and, where the twenty colours come round again, its pattern.
+
+    >>> colour_class(3), colour_class(23)
+    ('k3', 'k3 m1')
+    """
+    again, place = divmod(cluster, len(CLUSTER_COLOURS))
+    return f"k{place}" + (f" m{again % PATTERNS}" if again % PATTERNS else "")
+
+
 def swatch(cluster: int) -> Markup:
     """A dot in the colour of a cluster."""
-    return Markup('<span class="dot c{}" aria-hidden="true"></span>').format(cluster % 10)
+    return Markup('<span class="dot {}" aria-hidden="true"></span>').format(colour_class(cluster))
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -179,10 +192,10 @@ def line_chart(lines: Sequence[tuple[str, Any, Any]], x_label: str, y_label: str
     drawn = []
     for place, (_, x, y) in enumerate(lines):
         path = "M" + "L".join("{} {}".format(*frame.at(a, b)) for a, b in zip(x, y))
-        drawn.append(Markup('<path class="line s{}" d="{}"/>').format(place % 10, path))
+        drawn.append(Markup('<path class="line {}" d="{}"/>').format(colour_class(place), path))
         if len(x) <= 40 and len(lines) == 1:
-            dot = Markup('<circle class="f{}" cx="{}" cy="{}" r="3"/>')
-            drawn.append(join(dot.format(place % 10, *frame.at(a, b)) for a, b in zip(x, y)))
+            dot = Markup('<circle class="full {}" cx="{}" cy="{}" r="3"/>')
+            drawn.append(join(dot.format(colour_class(place), *frame.at(a, b)) for a, b in zip(x, y)))
     chart = frame.chart(join(drawn), x_label, y_label, description)
     if len(lines) == 1:
         return chart

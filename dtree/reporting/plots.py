@@ -16,6 +16,12 @@ from dtree.reporting.subject import subject_of
 
 _FEW_TIPS = 8
 _LARGEST_NAMED = 100  # tips that still get a readable name
+_BELOW_ZERO = -0.05  # where leaves stand on a scale of depths: a fork may stand at zero
+_AXIS = {
+    "odds": "log odds against one cluster",
+    "time": "diffusion time that was left",
+    "depth": "depth of the valley (nats)",
+}
 
 
 class _Drawing(NamedTuple):
@@ -41,7 +47,8 @@ def plot_tree(
 
     A fork stands at its log d, the log odds against its rows being one cluster, on a scale that is linear near zero and
     logarithmic beyond; the dotted line is even odds, where the tree is cut by default. The forks of a diffusion tree
-    stand at the time that was left when they parted. Chains and variational mixtures have no tree of their own: the one
+    stand at the time that was left when they parted, those of a `TreeClustering` at the depth of the valley that they
+    close, and the dotted line is its level. Chains and variational mixtures have no tree of their own: the one
     over their clusters is drawn. A tree with more than `max_leaves` leaves is drawn down to its clusters, each a
     triangle that says how many rows it holds.
 
@@ -70,18 +77,23 @@ def plot_tree(
         leaf_cluster = np.asarray(labels)
         if leaf_cluster.shape != (shape.n_leaves,):
             raise ValueError(f"there are {leaf_cluster.size} labels but {shape.n_leaves} leaves")
+        leaf_cluster = canonical_labels(leaf_cluster)
     if names is not None and len(names) != shape.n_leaves:
         raise ValueError(f"there are {len(names)} names but {shape.n_leaves} leaves")
     if max_leaves < 2:
         raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
-    cluster = shape.clusters_of_nodes(canonical_labels(leaf_cluster))
+    cluster = shape.clusters_of_nodes(leaf_cluster)
     drawing = _lay_out(shape, cluster, max_leaves)
     height = 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED)
     ax = new_axes(8.0, height) if ax is None else ax
     colour = [colour_of(int(c)) for c in cluster]
     _draw_branches(ax, shape, drawing, colour)
     _draw_collapsed(ax, shape, drawing, colour)
-    _finish_tree_axes(ax, shape, drawing, colour, subject.leaf_names() if names is None else names)
+    if names is None:
+        texts = [_tip_text(shape, node, subject.first_rows(), True) for node in drawing.tips]
+    else:
+        texts = [_tip_text(shape, node, names) for node in drawing.tips]
+    _finish_tree_axes(ax, shape, drawing, colour, texts)
     if title is None:
         title = f"{counted(shape.size[-1], 'row')}, {counted(len(np.unique(leaf_cluster)), 'cluster')}"
     ax.set_title(title, loc="left", fontsize=11, color=INK)
@@ -104,7 +116,7 @@ def _lay_out(shape: Shape, cluster: np.ndarray, max_leaves: int) -> _Drawing:
     for node in sorted(opened):
         place[node] = 0.5 * sum(place[child] for child in _children(shape, node))
     drawn = [merges[node - m] for node in place if node >= m]
-    foot = 0.0 if shape.scale == "time" else min(0.0, *drawn, 0.0) * 1.6 - 0.6
+    foot = {"time": 0.0, "depth": _BELOW_ZERO}.get(shape.scale, min(0.0, *drawn, 0.0) * 1.6 - 0.6)
     return _Drawing(sorted(opened), tips, place, np.concatenate([np.full(m, foot), merges]), foot)
 
 
@@ -159,24 +171,25 @@ def _draw_collapsed(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str])
     ax.add_collection(PolyCollection(corners, facecolors=colours, edgecolors="none", alpha=0.8))
 
 
-def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], names: Sequence[str] | None) -> None:
+def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], texts: list[str]) -> None:
     from matplotlib.ticker import NullLocator
 
-    quiet_axes(ax, "diffusion time that was left" if shape.scale == "time" else "log odds against one cluster", "")
+    quiet_axes(ax, _AXIS[shape.scale], "")
     if shape.scale == "time":
         ax.set_xlim(1.02 * max(drawing.height[node] for node in drawing.place) if len(drawing.place) > 1 else 1.0, 0.0)
     else:
         top = max(1.0, *(drawing.height[node] for node in drawing.place)) * 1.15
-        ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        linear = 0.1 if shape.scale == "depth" else 1.0  # a tenth of a nat is what depths of no meaning differ by
+        ax.set_xscale("symlog", linthresh=linear, linscale=0.5)
         ax.set_xlim(top, drawing.foot)
-        ticks = _decades(drawing.foot, top)
+        ticks = [*([0.1] if shape.scale == "depth" else []), *_decades(drawing.foot, top)]
         ax.set_xticks(ticks, [f"{tick:g}".replace("-", "\u2212") for tick in ticks])
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.axvline(0.0, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
+        cut = 0.0 if shape.cut is None else max(1.02 * shape.cut, drawing.foot / 2)  # closed valleys are on its right
+        ax.axvline(cut, color=INK, linewidth=0.8, linestyle=(0, (1, 3)), zorder=0)
     ax.set_ylim(len(drawing.tips) - 0.4, -0.6)
     ax.yaxis.tick_right()
     if len(drawing.tips) <= _LARGEST_NAMED:
-        texts = [_tip_text(shape, node, names) for node in drawing.tips]
         ax.set_yticks(range(len(texts)), texts, fontsize=8)
         for text, node in zip(ax.get_yticklabels(), drawing.tips):
             text.set_color(colour[node] if colour[node] != ABOVE_CUT else INK)
@@ -192,7 +205,11 @@ def _decades(low: float, high: float) -> list[float]:
     return [tick for tick in (*(-power for power in reversed(powers)), 0.0, *powers) if low <= tick <= high]
 
 
-def _tip_text(shape: Shape, node: int, names: Sequence[str] | None) -> str:
+def _tip_text(shape: Shape, node: int, names: Sequence[str] | None, of_rows: bool = False) -> str:
+    """What to write at a tip; `of_rows` says that a leaf of several rows has the name of the first of them."""
+    if names is not None and of_rows:
+        name, more = names[shape.first_leaf(node)], shape.size[node] - 1
+        return f"{name} and {more:,} more" if more else name
     if node >= shape.n_leaves:
         if names is None:
             return f"{shape.size[node]:,} rows"

@@ -41,7 +41,7 @@ def plot_clusters(model: Any, X: Any = None, ax: Any = None, *, title: str | Non
 
         give_points(subject, X, _MOST_POINTS)
     assert subject.drawn is not None
-    points, cluster, _, _ = subject.drawn
+    points, cluster = subject.drawn[:2]
     places, x_label, y_label = _places(points, subject.feature_names)
     weight = np.ones(len(places)) if points.kind == "token" else np.asarray(points.exposure)
     ax = new_axes(6.0, 4.6) if ax is None else ax
@@ -150,7 +150,7 @@ def plot_traces(model: Any, axes: Any = None) -> Any:
         for place, values in enumerate(lines):
             label = f"chain {place}" if len(lines) > 1 else None
             steps = np.arange(len(values)) + (1 if what == "pass" else 0)
-            ax.plot(steps, values, color=CLUSTER_COLOURS[place % 10], linewidth=1.0, label=label)
+            ax.plot(steps, values, color=colour_of(place), linewidth=1.0, label=label)
         quiet_axes(ax, what if ax is axes[-1] else "", name)
     if any(len(lines) > 1 for _, lines in traces.values()):
         axes[0].legend(fontsize=8, frameon=False, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0))

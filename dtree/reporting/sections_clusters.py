@@ -2,20 +2,34 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from dtree.reporting.markup import Frame, Section, join, number, png, swatch, table
+from dtree.reporting.markup import Frame, Section, colour_class, join, number, png, swatch, table
 from dtree.reporting.profile import Profile, contrast, most_distinct
 from dtree.reporting.projection import principal_plane
+from dtree.reporting.sections_levels import by_level
 from dtree.reporting.sections_tree import feature_text
+from dtree.reporting.style import CLUSTER_COLOURS
 from dtree.reporting.subject import Subject
 
 _MOST_CLUSTERS = 200
 _FEATURES = 6
 _EXAMPLES = 4
 _MOST_POINTS = 2000
+_IN_LEGEND = 40
+_SURE = ("valley", "confidence", "stability")
+_HOW_SURE = (
+    "Valley: how many nats the density falls, below the lower peak, before the nearest other cluster. Confidence: the "
+    "mean probability of its rows to belong to it. Stability: how well it is found again on half of the rows; 1 is "
+    "exactly. The last two are known at the chosen level."
+)
+_MANY_COLOURS = (
+    "There are more clusters than colours that can be told apart: from cluster 20 on they come again as rings and "
+    "broken lines, from 40 on with a dark edge, from 60 on dotted."
+)
 
 _EXPLAINED = {
     "standard": "Means in standard deviations of the whole data away from its mean; those furthest out come first.",
@@ -26,12 +40,23 @@ _EXPLAINED = {
 
 
 def cluster_section(subject: Subject) -> Section:
-    """The table of clusters, largest first."""
-    sizes = subject.cluster_sizes
+    """The table of clusters, largest first; for a run with levels one for each."""
+    html = by_level(subject, lambda place, leaf_clusters: _table_at(subject, place, leaf_clusters))
+    if subject.profile is not None:
+        html = Markup('<p class="hint">{}</p>').format(_EXPLAINED[subject.profile.kind]) + html
+    if subject.facts.clusters.keys() & {"confidence", "stability"}:
+        html = Markup('<p class="hint">{}</p>').format(_HOW_SURE) + html
+    return Section("clusters", "Clusters", html)
+
+
+def _table_at(subject: Subject, level: int | None, leaf_clusters: np.ndarray) -> Markup:
+    """The table of the clusters of a cut."""
+    sizes = np.bincount(leaf_clusters, weights=subject.shape.size[: subject.shape.n_leaves]).astype(np.int64)
     order = np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS]
-    texts = cluster_features(subject, order)
-    pictures = _pictures(subject, order)
-    examples = _examples(subject, order)
+    groups = Groups(leaf_clusters, order)
+    texts = cluster_features(subject, groups)
+    pictures = _pictures(subject, groups)
+    examples = _examples(subject, groups)
     button = Markup(
         '<button type="button" class="show" data-cluster="{0}" aria-label="Show cluster {0} in the tree">'
         "{1}{0}</button>"
@@ -41,20 +66,39 @@ def cluster_section(subject: Subject) -> Section:
         "mean": pictures,
         "rows": [number(int(size)) for size in sizes[order]],
         "share": [f"{100 * size / sizes.sum():.3g}%" for size in sizes[order]],
+        **_how_sure(subject, level, order),
         "unlike the rest in": texts or ["not known for this family"] * len(order),
         "for example": examples,
     }
     shown = {name: values for name, values in columns.items() if values}
-    numeric = [place for place, name in enumerate(shown) if name in ("rows", "share")]
+    numeric = [place for place, name in enumerate(shown) if name in ("rows", "share", *_SURE)]
     html = table(list(shown), zip(*shown.values()), "Cluster sizes and distinguishing features", numeric)
     if sizes.shape[0] > _MOST_CLUSTERS:
         html += Markup("<p>And {} smaller ones.</p>").format(number(sizes.shape[0] - _MOST_CLUSTERS))
-    if subject.profile is not None:
-        html = Markup('<p class="hint">{}</p>').format(_EXPLAINED[subject.profile.kind]) + html
-    return Section("clusters", "Clusters", html)
+    if sizes.shape[0] > len(CLUSTER_COLOURS):
+        html += Markup('<p class="hint">{}</p>').format(_MANY_COLOURS)
+    return html
 
 
-def cluster_features(subject: Subject, clusters: np.ndarray) -> list[Markup]:
+def _how_sure(subject: Subject, level: int | None, order: np.ndarray) -> dict[str, list[str]]:
+    """What is known of the sureness of clusters: at other levels than the chosen one only the valleys."""
+    cuts, told = subject.facts.cuts, subject.facts.clusters
+    if cuts is None or level is None:
+        return {}
+    found = {"valley": [number(float(depth), 3) for depth in cuts.valleys[level][order]]}
+    if level == cuts.chosen:
+        found |= {name: [f"{float(told[name][c]):.3f}" for c in order] for name in ("confidence", "stability")}
+    return found
+
+
+class Groups(NamedTuple):
+    """A cut of the leaves, and the clusters of it that are told of."""
+
+    leaf_clusters: np.ndarray  # (m,)
+    order: np.ndarray  # (k',) largest first
+
+
+def cluster_features(subject: Subject, clusters: Groups) -> list[Markup]:
     """What sets each of the clusters apart from all other rows, in words."""
     if subject.profile is None:
         return []
@@ -75,14 +119,14 @@ def cluster_features(subject: Subject, clusters: np.ndarray) -> list[Markup]:
     return texts
 
 
-def _profile_of(subject: Subject, clusters: np.ndarray) -> Profile:
-    place = np.full(subject.n_clusters, -1)
-    place[clusters] = np.arange(len(clusters))
+def _profile_of(subject: Subject, clusters: Groups) -> Profile:
+    place = np.full(int(clusters.leaf_clusters.max()) + 1, -1)
+    place[clusters.order] = np.arange(len(clusters.order))
     assert subject.profile is not None
-    return subject.profile.of(place[subject.facts.leaf_clusters], len(clusters))
+    return subject.profile.of(place[clusters.leaf_clusters], len(clusters.order))
 
 
-def _pictures(subject: Subject, clusters: np.ndarray) -> list[Markup]:
+def _pictures(subject: Subject, clusters: Groups) -> list[Markup]:
     if subject.image_shape is None or subject.profile is None:
         return []
     means = _profile_of(subject, clusters).in_data_units()
@@ -94,18 +138,18 @@ def _pictures(subject: Subject, clusters: np.ndarray) -> list[Markup]:
     bright[:, columns] = np.rint(255 * (means - low) / (high - low if high > low else 1.0))
     return [
         png(bright[place].reshape(height, width), f"mean picture of cluster {cluster}", "mean")
-        for place, cluster in enumerate(clusters)
+        for place, cluster in enumerate(clusters.order)
     ]
 
 
-def _examples(subject: Subject, clusters: np.ndarray) -> list[str]:
+def _examples(subject: Subject, clusters: Groups) -> list[str]:
     """A few rows of each cluster by name."""
     names, row_leaf = subject.row_names, subject.facts.row_leaf
     if names is None or row_leaf is None:
         return []
-    row_cluster = np.where(row_leaf >= 0, subject.facts.leaf_clusters[row_leaf], -1)
+    row_cluster = np.where(row_leaf >= 0, clusters.leaf_clusters[row_leaf], -1)
     found = []
-    for cluster in clusters:
+    for cluster in clusters.order:
         members = np.flatnonzero(row_cluster == cluster)
         shown = ", ".join(names[row] for row in members[:_EXAMPLES])
         found.append(shown + (", …" if members.shape[0] > _EXAMPLES else ""))
@@ -117,7 +161,7 @@ def projection_section(subject: Subject) -> Section | None:
     clusters."""
     if subject.drawn is None or subject.drawn.profile.sums.shape[0] < 3 or subject.drawn.profile.sums.shape[1] < 2:
         return None
-    points, cluster, names, total = subject.drawn
+    points, cluster, names, total, leaf = subject.drawn
     keep = np.linspace(0, len(cluster) - 1, min(_MOST_POINTS, len(cluster))).round().astype(int)
     some = replace(points, sums=points.sums[keep], exposure=points.exposure[keep])
     xy, share = principal_plane(some)
@@ -135,8 +179,13 @@ def projection_section(subject: Subject) -> Section | None:
         text = f"{one} {row}" if names is None else names[row]
         text += f", cluster {cluster[row]}" + ("" if single else f", {number(float(np.rint(weight[place])))} rows")
         dots.append(
-            Markup('<circle class="point f{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>').format(
-                int(cluster[row]) % 10, x, y, round(float(radius[place]), 1), text
+            Markup('<circle class="point {}"{} cx="{}" cy="{}" r="{}"><title>{}</title></circle>').format(
+                colour_class(int(cluster[row])),
+                Markup(' data-leaf="{}"').format(int(leaf[row])) if leaf is not None and leaf[row] >= 0 else "",
+                x,
+                y,
+                round(float(radius[place]), 1),
+                text,
             )
         )
     chart = frame.chart(
@@ -146,10 +195,17 @@ def projection_section(subject: Subject) -> Section | None:
         f"{len(keep)} {what} in the plane of the first two principal components, coloured by cluster",
     )
     text = f"{number(len(keep))} of {number(total)} {what}" if len(keep) < total else f"All {number(total)} {what}"
-    order = np.argsort(-subject.cluster_sizes, kind="stable")[:20]
-    legend = join(Markup("<li>{}{}</li>").format(swatch(int(k)), int(k)) for k in order)
-    html = Markup(
-        '<p class="hint">{} in the plane in which they differ most{}.</p>{}'
-        '<ul class="legend" aria-label="Colours">{}</ul>'
-    ).format(text, "" if some.kind in ("standard", "rate") else " (square roots of shares)", chart, legend)
+    html = Markup('<p class="hint">{} in the plane in which they differ most{}.</p>{}{}').format(
+        text,
+        "" if some.kind in ("standard", "rate") else " (square roots of shares)",
+        chart,
+        by_level(subject, lambda place, leaf_clusters: _legend(leaf_clusters)),
+    )
     return Section("projection", "In two dimensions", html)
+
+
+def _legend(leaf_clusters: np.ndarray) -> Markup:
+    """The colours of the clusters, which are numbered by size or by appearance."""
+    shown = range(min(_IN_LEGEND, int(leaf_clusters.max()) + 1))
+    inside = join(Markup("<li>{}{}</li>").format(swatch(cluster), cluster) for cluster in shown)
+    return Markup('<ul class="legend" aria-label="Colours">{}</ul>').format(inside)

@@ -32,6 +32,13 @@ _EXPLAINED = {
         ("alone", "the share of the draws in which they are a cluster by themselves"),
         ("unlike its sibling in", "the features in which the two sides of a fork differ most"),
     ),
+    "depth": (
+        ("where a fork stands", "at the depth of the valley it closes: further left is deeper; dotted: the level"),
+        ("leaves", "the components that the model fitted; a cluster is made up of those below a fork at the level"),
+        ("rows, level", "how many rows lie below the node, and how many forks lie above it"),
+        ("density falls to", "what is left of the lower of two peaks at the bottom of the valley between them"),
+        ("unlike its sibling in", "the features in which the two sides of a fork differ most"),
+    ),
     "time": (
         ("where a fork stands", "at the time, 0 to 1, when its rows parted: the later, the more alike"),
         ("colours", "the branches below a cut in time: in the widest gap between forks, or as many as were asked for"),
@@ -120,13 +127,14 @@ def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]])
         "size": None if np.all(shape.size[:m] == 1) else shape.size[:m].tolist(),
         "height": [_short(value) for value in shape.height],
         "scale": shape.scale,
+        "cut": shape.cut,
         "r": None if shape.r is None else [_short(value) for value in shape.r[m:]],
         "p": None if shape.p is None else [_short(value) for value in shape.p],
         "cluster": subject.facts.leaf_clusters.tolist(),
         "words": ["together", "alone"] if shape.by == "draws" else ["r", "p(cluster)"],
         "names": names,
         # Leaves that are the clusters themselves, as in mixtures, are called so.
-        "leafWord": "cluster" if np.array_equal(subject.facts.leaf_clusters, np.arange(m)) else "leaf",
+        "leafWord": _leaf_word(subject),
         "rows": None,
         "kind": subject.profile.kind if subject.profile is not None else None,
         "features": [[node, listed] for node, listed in features.items()],
@@ -136,6 +144,12 @@ def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]])
     if names is None and rows is not None and row_leaf is not None and len(rows) <= _MOST_NAMES:
         data["rows"] = {"names": list(rows), "leaf": row_leaf.tolist()}
     return data
+
+
+def _leaf_word(subject: Subject) -> str:
+    if subject.shape.scale == "depth":
+        return "component"
+    return "cluster" if np.array_equal(subject.facts.leaf_clusters, np.arange(subject.shape.n_leaves)) else "leaf"
 
 
 def _as_table(subject: Subject, features: dict[int, list[tuple[int, float, float]]]) -> Markup:

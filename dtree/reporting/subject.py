@@ -26,6 +26,15 @@ class Points(NamedTuple):
     cluster: np.ndarray  # (m,)
     names: list[str] | None  # (m,)
     in_all: int  # how many there are to choose from
+    leaf: np.ndarray | None = None  # (m,) of the tree, -1 for none; None where it is not known
+
+
+class Known(NamedTuple):
+    """The column of labels that came with the data."""
+
+    column: str
+    names: list[str]  # (l,) the distinct labels
+    codes: np.ndarray  # (n,) which of them each row has
 
 
 @dataclass(eq=False)
@@ -50,6 +59,9 @@ class Subject:
     settings: dict[str, Any] = field(default_factory=dict)
     kinds: list[Column] = field(default_factory=list)  # of the columns, where the rows were a table
     left_out: list[tuple[str, str]] = field(default_factory=list)  # columns that are no features, and why
+    known: Known | None = None
+    confidence: np.ndarray | None = None  # (n,) probability of each row's cluster
+    outlier_score: np.ndarray | None = None  # (n,)
 
     @cached_property
     def shape(self) -> Shape:
@@ -78,7 +90,7 @@ class Subject:
             return self.points
         cluster, names = self.facts.leaf_clusters, self.row_names
         names = names if names is not None and len(names) == len(cluster) else None
-        return Points(self.profile, cluster, names, len(cluster))
+        return Points(self.profile, cluster, names, len(cluster), np.arange(len(cluster)))
 
     @property
     def cluster_sizes(self) -> np.ndarray:
@@ -99,6 +111,14 @@ class Subject:
         for row, name in enumerate(self.row_names):
             names[leaf[row]] = name
         return names
+
+    def first_rows(self) -> list[str] | None:
+        """The name of the first row in each leaf, where rows have names."""
+        leaf, m = self.facts.row_leaf, self.shape.n_leaves
+        if self.row_names is None or leaf is None or len(self.row_names) != leaf.shape[0]:
+            return None
+        held, first = np.unique(leaf, return_index=True)
+        return [self.row_names[row] for row in first] if np.array_equal(held, np.arange(m)) else None
 
 
 def subject_of(model_or_run: Any) -> Subject:
@@ -154,4 +174,17 @@ def _of_run(run: Run) -> Subject:
         settings=dict(header.settings),
         kinds=header.kinds,
         left_out=header.left_out,
+        known=_known(run, facts),
+        confidence=run.row_array("confidence"),
+        outlier_score=run.row_array("outlier_score"),
     )
+
+
+def _known(run: Run, facts: Facts) -> Known | None:
+    """The labels of the rows, where the run keeps some and its rows have leaves."""
+    header, codes = run.header, run.row_array("known")
+    if codes is None or facts.row_leaf is None or facts.row_leaf.shape != codes.shape:
+        return None
+    if codes.min() < 0 or codes.max() >= len(header.label_names):
+        raise ValueError(f"{run.location} is damaged: its known labels are not among their names")
+    return Known(header.labels_column or "labels", header.label_names, codes)

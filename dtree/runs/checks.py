@@ -43,10 +43,10 @@ def _is_cut_off(folder: Path, name: str) -> bool:
     return False
 
 
-def check_row_array(folder: Path, name: str, n: int) -> None:
-    """One sentence unless an array in a finished run has one whole number for each of n rows, and all its files."""
+def check_row_array(folder: Path, name: str, n: int, data_type: str = "int32") -> None:
+    """One sentence unless an array in a finished run has one number for each of n rows, and all its files."""
     metadata = read_metadata(folder, name)
-    one_each = metadata.get("shape") == [n] and metadata.get("data_type") == "int32"
+    one_each = metadata.get("shape") == [n] and metadata.get("data_type") == data_type
     require(folder, one_each, f"its {name} are not one for each of {n} rows")
     (rows,) = metadata["chunk_grid"]["configuration"]["chunk_shape"]
     files = sum(len(files) for _, _, files in os.walk(folder / name / "c"))

@@ -6,6 +6,8 @@
       parts/0002/gen-00000007       the state of a part that moves on its own (a chain, a walk), and what it keeps
       passes/labels-00000003        raw labels that workers wrote in pass 3, -1 where not yet written
       labels, leaves                (n,) int32, the results for every row
+      confidence, outlier_score     (n,) float32, how sure they are, where a method says so
+      known                         (n,) int32, the labels column of the data as places in the header's `label_names`
       tree/ statistics/ trace/ ...  the arrays of the fitted record, at the end; the header lists them with their hashes
 
 A record is written beside, flushed to disk and renamed, with the hash of every array and of everything else it says:

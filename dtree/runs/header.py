@@ -51,6 +51,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     source: dict[str, Any] | None = None  # where the rows are, for a run that reads them again
     chunk_rows: Positive | None = None
     labels_column: str | None = None  # not a feature; predictions leave it out too
+    label_names: list[str] = []  # what the row array `known` counts: the distinct labels, in order
     feature_names: list[str] | None = None
     kinds: list[Column] = []  # of the features, where the rows are a table
     left_out: list[tuple[str, str]] = []  # columns of the table that are no features, each with the reason

@@ -24,9 +24,12 @@ from dtree.runs.memory import MemoryStore
 from dtree.runs.store import Store
 
 Kind = TypeVar("Kind")
-ROW_ARRAYS = ("labels", "leaves")  # the results for every row, where a method has them
+# What there is for every row, where a method has it; "known" are codes of the labels column that came with the data.
+ROW_ARRAYS = {
+    "labels": np.int32, "leaves": np.int32, "confidence": np.float32, "outlier_score": np.float32, "known": np.int32,
+}  # fmt: skip
 _CHECKPOINT = re.compile("checkpoints/gen-[0-9]{8}")  # what else lies there is none of ours
-_LABEL_BYTES = 4  # labels are int32
+_ROW_BYTES = 4  # of each of them
 _MOST_ROWS_CHECKED = 100_000_000  # labels of so many rows are read in a second; of more, only by who needs them
 _ROWS_AT_ONCE = 4_000_000
 _WORK = ("prepared", "checkpoints", "parts", "passes", "staged")  # what only an unfinished run needs
@@ -52,7 +55,8 @@ class Run:
         check_folder(store.path)
         if header.done:
             for name in {*header.row_arrays, *(name for name in ROW_ARRAYS if store.has_rows(name))}:
-                check_row_array(store.path, name, header.n_rows)
+                kind = ROW_ARRAYS.get(name, np.int32)
+                check_row_array(store.path, name, header.n_rows, np.dtype(kind).name)
         return cls(store, header)
 
     @classmethod
@@ -120,7 +124,7 @@ class Run:
         """A result for every row (n,), whole, or None when the method leaves none."""
         if not self.store.has_rows(name):
             return None
-        require_memory(_LABEL_BYTES * self.header.n_rows, f"{self.location}/{name}")
+        require_memory(_ROW_BYTES * self.header.n_rows, f"{self.location}/{name}")
         return self.store.read_rows(name, 0, self.header.n_rows)
 
     def check_rows(self) -> None:
@@ -144,11 +148,12 @@ class Run:
         with room_on_disk(final, "save again"), folder_in_place(final, existing) as partial:
             store = FolderStore(partial)
             store.put("settings", self.store.get("settings", method.Settings))
-            for name in ROW_ARRAYS:
+            for name, kind in ROW_ARRAYS.items():
                 values = self.row_array(name)
                 if values is not None:
-                    store.create_rows(name, values.shape[0], max(1, values.shape[0]), np.int32, -1)
-                    store.write_rows(name, 0, values.astype(np.int32))
+                    fill = -1 if kind is np.int32 else np.nan
+                    store.create_rows(name, values.shape[0], max(1, values.shape[0]), kind, fill)
+                    store.write_rows(name, 0, values.astype(kind))
             fitted = self.fitted(method.Fitted)
             method.also_write(fitted, store.path)
             value, arrays = store.put_results(fitted)

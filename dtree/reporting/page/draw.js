@@ -8,9 +8,16 @@ function svg(name, attributes, parent) {
   return element;
 }
 
+// The colour of a cluster: one of twenty, then the same with another pattern.
+function colourClass(cluster) {
+  if (cluster < 0) return "k-1";
+  const again = Math.floor(cluster / 20) % 4;
+  return `k${cluster % 20}${again ? ` m${again}` : ""}`;
+}
+
 class TreePicture {
   constructor(model, view, space) {
-    Object.assign(this, { model, view, space, zoom: 1, chosen: model.root, hits: new Set() });
+    Object.assign(this, { model, view, space, zoom: 1, chosen: model.root, hits: new Set(), cut: model.data.cut });
     this.svg = svg("svg", { "aria-hidden": "false", role: "presentation" });
     space.appendChild(this.svg);
     this.refresh();
@@ -28,14 +35,20 @@ class TreePicture {
     this.left = 22;
     this.right = this.width - labels;
     const heights = this.laid.nodes.filter((k) => this.model.isFork(k)).map((k) => this.stretch(this.model.height(k)));
-    const odds = this.model.data.scale === "odds";
-    this.top = heights.reduce((a, b) => Math.max(a, b), odds ? 0.3 : 1e-9);
-    this.foot = odds ? Math.min(0, heights.reduce((a, b) => Math.min(a, b), 0)) - 0.25 : 0;
+    const { scale } = this.model.data;
+    this.top = heights.reduce((a, b) => Math.max(a, b), scale === "time" ? 1e-9 : 0.3);
+    this.foot = scale === "odds" ? Math.min(0, heights.reduce((a, b) => Math.min(a, b), 0)) - 0.25 : 0;
+    if (scale === "depth") { // room on the left of the root and between forks of depth zero and their leaves
+      this.top *= 1.04;
+      this.foot = -0.08 * this.top;
+    }
     this.draw();
   }
 
   stretch(height) { // linear near zero, logarithmic beyond
-    return this.model.data.scale === "odds" ? Math.sign(height) * Math.log10(1 + Math.abs(height)) : height;
+    const { scale } = this.model.data;
+    if (scale === "depth") return Math.log10(1 + 10 * Math.max(0, height)); // a tenth of a nat is still to be seen
+    return scale === "odds" ? Math.sign(height) * Math.log10(1 + Math.abs(height)) : height;
   }
   x(stretched) { return this.left + ((this.top - stretched) / (this.top - this.foot)) * (this.right - this.left); }
   nodeX(k) { return this.x(this.model.isFork(k) ? this.stretch(this.model.height(k)) : this.foot); }
@@ -52,6 +65,10 @@ class TreePicture {
     const sheet = svg("g", { transform: `translate(${-aside} ${-above})` }, this.svg);
     const axisY = above + height - 32;
     if (model.data.scale === "odds" && this.top > 0 && this.foot < 0) svg("line", { class: "even", x1: this.x(0), x2: this.x(0), y1: above, y2: axisY }, sheet);
+    if (model.data.scale === "depth") {
+      const at = this.x(this.cut < 0 ? this.foot / 2 : Math.min(this.top, this.stretch(this.cut) + 0.01));
+      svg("line", { class: "even", x1: at, x2: at, y1: above, y2: axisY }, sheet);
+    }
     const paths = new Map();
     const add = (cluster, text) => paths.set(cluster, (paths.get(cluster) || "") + text);
     const items = [];
@@ -63,12 +80,12 @@ class TreePicture {
       for (const child of model.children(k)) {
         const to = this.nodeY(child), colour = (own >= 0 ? own : model.cluster[child]);
         const low = Math.max(top, Math.min(y, to)), high = Math.min(bottom, Math.max(y, to));
-        const name = colour < 0 ? -1 : colour % 10;
+        const name = colourClass(colour);
         if (low <= high) add(name, `M${x} ${low.toFixed(1)}V${high.toFixed(1)}`);
         if (to > top && to < bottom) add(name, `M${x} ${to.toFixed(1)}H${this.nodeX(child).toFixed(1)}`);
       }
     }
-    for (const [name, d] of paths) svg("path", { class: `branch s${name}`, d }, sheet);
+    for (const [name, d] of paths) svg("path", { class: `branch ${name}`, d }, sheet);
     for (const k of items) this.item(sheet, k);
     this.axis(sheet, axisY, aside); // over the tree, which passes under it
     view.setAttribute("aria-activedescendant", `node-${this.chosen}`);
@@ -77,20 +94,20 @@ class TreePicture {
   item(sheet, k) {
     const { model } = this, x = this.nodeX(k), y = this.nodeY(k);
     const fork = model.isFork(k), closed = fork && !model.open[k];
-    const colour = model.cluster[k] < 0 ? -1 : model.cluster[k] % 10;
+    const colour = colourClass(model.cluster[k]);
     const classes = `item${k === this.chosen ? " chosen" : ""}${this.hits.has(k) ? " hit" : ""}`;
     const group = svg("g", { class: classes, id: `node-${k}`, "data-node": k, role: "treeitem", "aria-level": model.level[k] + 1, "aria-label": `${model.title(k)}, ${model.size[k]} rows` }, sheet);
     if (fork) group.setAttribute("aria-expanded", String(!closed));
     if (k === this.chosen) group.setAttribute("aria-selected", "true");
     if (fork && !closed) {
       svg("circle", { class: "touch", cx: x, cy: y, r: 11 }, group);
-      svg("circle", { class: `mark f${colour}`, cx: x, cy: y, r: Math.min(4.5, Math.max(1.5, this.rowHeight / 3)) }, group);
+      svg("circle", { class: `mark ${colour}`, cx: x, cy: y, r: Math.min(4.5, Math.max(1.5, this.rowHeight / 3)) }, group);
       return;
     }
     const foot = this.x(this.foot), half = 0.38 * this.rowHeight, named = this.rowHeight >= 11;
     svg("rect", { class: "back", x: foot + 2, y: y - this.rowHeight / 2, width: Math.max(8, this.width - foot - 6), height: this.rowHeight, rx: 4 }, group);
-    if (closed) svg("path", { class: `mark f${colour}`, d: `M${x} ${y}L${foot} ${y - half}V${y + half}Z` }, group);
-    else svg("circle", { class: `mark f${colour}`, cx: foot, cy: y, r: Math.min(3, this.rowHeight / 3) }, group);
+    if (closed) svg("path", { class: `mark ${colour}`, d: `M${x} ${y}L${foot} ${y - half}V${y + half}Z` }, group);
+    else svg("circle", { class: `mark ${colour}`, cx: foot, cy: y, r: Math.min(3, this.rowHeight / 3) }, group);
     if (named) {
       const room = Math.max(4, Math.floor((this.width - foot - 16) / 6.6));
       const full = model.label(k);
@@ -99,19 +116,19 @@ class TreePicture {
   }
 
   axis(sheet, y, aside) {
-    const odds = this.model.data.scale === "odds", group = svg("g", { class: "axis", "aria-hidden": "true" }, sheet);
-    const marks = odds ? [0] : [0, 0.2, 0.4, 0.6, 0.8, 1].map((t) => 1 - t);
-    for (let p = 1; odds && p < 1e9; p *= 10) marks.push(p, -p);
+    const { scale } = this.model.data, odds = scale === "odds", depth = scale === "depth", group = svg("g", { class: "axis", "aria-hidden": "true" }, sheet);
+    const marks = odds ? [0] : depth ? [0, 0.1] : [0, 0.2, 0.4, 0.6, 0.8, 1].map((t) => 1 - t);
+    for (let p = 1; (odds || depth) && p < 1e9; p *= 10) marks.push(p, ...(odds ? [-p] : []));
     svg("rect", { x: 0, y, width: this.width, height: 34 }, group);
     let taken = [];
     for (const mark of marks) {
       const at = this.stretch(mark), x = this.x(at);
       if (at > this.top + 1e-9 || at < this.foot || taken.some((other) => Math.abs(other - x) < 34)) continue;
       taken.push(x);
-      const text = odds ? String(mark).replace("-", "−") : (1 - mark).toFixed(1);
+      const text = odds || depth ? String(mark).replace("-", "−") : (1 - mark).toFixed(1);
       svg("text", { x, y: y + 13, "text-anchor": "middle" }, group).textContent = text;
     }
     const name = svg("text", { x: aside + 10, y: y + 27 }, group);
-    name.textContent = odds ? "log odds against one cluster (dotted: even)" : "divergence time";
+    name.textContent = odds ? "log odds against one cluster (dotted: even)" : depth ? "depth of the valley in nats (dotted: the level)" : "divergence time";
   }
 }

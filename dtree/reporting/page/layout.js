@@ -14,22 +14,30 @@ class TreeModel {
     this.open = new Uint8Array(total);
     for (let k = 0; k < m; k++) {
       this.size[k] = data.size ? data.size[k] : 1;
-      this.cluster[k] = data.cluster[k];
       this.first[k] = k;
     }
     for (let k = m; k < total; k++) {
       const a = data.left[k - m], b = data.right[k - m];
       this.parent[a] = this.parent[b] = k;
       this.size[k] = this.size[a] + this.size[b];
-      this.cluster[k] = this.cluster[a] === this.cluster[b] ? this.cluster[a] : -1;
       this.first[k] = Math.min(this.first[a], this.first[b]);
     }
     for (let k = total - 2; k >= 0; k--) this.level[k] = this.level[this.parent[k]] + 1;
     this.features = new Map(data.features);
     this.featureNames = new Map(data.featureNames);
+    this.colour(data.cluster);
+  }
+
+  // Give every leaf its cluster, and every fork whose leaves are in one cluster that one.
+  colour(leafClusters) {
+    for (let k = 0; k < this.m; k++) this.cluster[k] = leafClusters[k];
+    for (let k = this.m; k < this.total; k++) {
+      const a = this.cluster[this.data.left[k - this.m]], b = this.cluster[this.data.right[k - this.m]];
+      this.cluster[k] = a === b ? a : -1;
+    }
     this.order = this.openingOrder();
     this.clusterTop = new Map();
-    for (let k = 0; k < total; k++) {
+    for (let k = 0; k < this.total; k++) {
       const c = this.cluster[k];
       if (c >= 0 && (!this.clusterTop.has(c) || this.size[k] > this.size[this.clusterTop.get(c)])) this.clusterTop.set(c, k);
     }
@@ -133,6 +141,7 @@ class TreeModel {
     if (this.data.p) list.push([this.data.words[1], digits(this.data.p[k])]);
     if (this.isFork(k)) {
       if (this.data.scale === "odds") list.push(["log odds against", this.height(k).toPrecision(4)]);
+      else if (this.data.scale === "depth") list.push(["depth of the valley", `${this.height(k).toPrecision(3)} nats`], ["density falls to", `${Number((100 * Math.exp(-this.height(k))).toPrecision(2))}%`]);
       else list.push(["parted at time", (1 - this.height(k)).toPrecision(4)]);
     }
     if (this.cluster[k] >= 0) list.push(["cluster", String(this.cluster[k])]);

@@ -222,7 +222,30 @@
     else if (event.key === "Enter") { take(active < 0 ? 0 : active); event.preventDefault(); }
   });
 
+  // Levels -------------------------------------------------------------------------------------------------------------
+  const slider = byId("level");
+  function cutAt(place) {
+    const cut = all.levels.cuts[place];
+    model.colour(cut.cluster);
+    picture.cut = cut.level;
+    byId("level-text").textContent = cut.words;
+    slider.setAttribute("aria-valuetext", cut.words);
+    for (const part of document.querySelectorAll("[data-level]")) part.hidden = Number(part.dataset.level) !== place;
+    for (const point of document.querySelectorAll(".point[data-leaf]")) {
+      const cluster = cut.cluster[Number(point.dataset.leaf)], title = point.querySelector("title");
+      point.setAttribute("class", `point ${colourClass(cluster)}`);
+      title.textContent = title.textContent.replace(/, cluster \d+/, `, cluster ${cluster}`);
+    }
+    [...document.querySelectorAll("#levels tbody tr")].forEach((line, i) => line.classList.toggle("chosen", i === place));
+    choose(picture.chosen);
+    picture.refresh();
+  }
+  if (slider) {
+    slider.addEventListener("input", () => cutAt(Number(slider.value)));
+    byId("level-back").addEventListener("click", () => { slider.value = all.levels.chosen; cutAt(all.levels.chosen); });
+  }
+
   choose(model.root);
-  picture.draw();
+  if (slider) cutAt(all.levels.chosen); else picture.draw();
   document.documentElement.dataset.ready = "yes"; // for tests and for whoever waits for the drawing
 })();
