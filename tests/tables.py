@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dtree.core.columns import Column
 from dtree.core.families import Bernoulli, Categorical, DiagonalGaussian, Mixed, Poisson
 from dtree.data import open_source
-from dtree.data.source import Source
-
-
-@dataclass(frozen=True)
-class Table(Source):
-    """A source that knows the kinds of its columns."""
-
-    kinds: tuple[Column, ...] = ()
-
-    def staged(self, folder: Any) -> Any:
-        return _known(super().staged(folder), self.kinds)
-
-
-def _known(source: Source, kinds: tuple[Column, ...]) -> Table:
-    return Table(**{field.name: getattr(source, field.name) for field in fields(Source)}, kinds=kinds)
-
 
 KINDS = (
     Column("length", "real"),
@@ -68,7 +53,18 @@ def family(weight: float = 1.0) -> Mixed:
 
 def with_kinds(X: np.ndarray, kinds: tuple[Column, ...] = KINDS) -> Any:
     """Rows as a source that knows the kinds of its columns."""
-    return _known(open_source(X), kinds)
+    return replace(open_source(X), kinds=kinds, columns=tuple(column.name for column in kinds))
+
+
+def as_frame(X: np.ndarray) -> pd.DataFrame:
+    """Rows of codes as the table they stand for; a code behind the last level is a word that no level has."""
+    frame = pd.DataFrame(X, columns=[column.name for column in KINDS])
+    for column in KINDS:
+        if column.levels:
+            words = np.array([*column.levels, "elsewhere"], dtype=object)
+            codes = frame[column.name]
+            frame[column.name] = [None if np.isnan(code) else words[int(code)] for code in codes]
+    return frame
 
 
 def golden_family_of(columns: list[Any]) -> Mixed:

@@ -184,7 +184,7 @@ def test_bad_files_get_one_sentence(folder: Path, tmp_path: Path, kind: str) -> 
     else:
         data = tmp_path / "nan.npy"
         np.save(data, np.where(rows() > 9.0, np.nan, rows()))
-    result = _run("vb", data, "--out", out, code=2)
+    result = _run("vb", data, "--family", "gaussian", "--out", out, code=2)
     assert {"missing": "there is no file", "exists": "already holds a run", "nan": "holds NaN"}[kind] in result.output
 
 

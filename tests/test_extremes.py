@@ -97,7 +97,7 @@ def test_a_grown_forest_is_in_its_run(tmp_path: Path) -> None:
 
 
 def test_sentences_of_mixtures_say_what_is_meant() -> None:
-    with pytest.raises(ValueError, match="rows of the first batch, 10"):
+    with pytest.raises(ValueError, match="number of rows 10 of the first batch"):
         dtree.DPMixtureVB(truncation=20).partial_fit(normal(10, 2))
     with pytest.raises(ValueError, match="each as often as it weighs, and 40000000 are too many"):
         dtree.DPMixtureVB("CTSB", expectation="exact").fit(normal(40, 2), sample_weight=np.full(40, 1e6))

@@ -22,7 +22,7 @@ from dtree.variational.steps import Rule, make_block
 from dtree.variational.variants import VARIANTS
 from tests.engine.test_features import METHODS as QUICK
 from tests.engine.test_features import SEED, bits
-from tests.tables import KINDS, family, table, with_kinds
+from tests.tables import KINDS, as_frame, family, table, with_kinds
 
 TAKING = [name for name in METHODS if "family" in method_named(name).Settings.__struct_fields__]
 
@@ -49,9 +49,11 @@ def test_tables_by_name_in_every_method_and_place(method, client, tmp_path):
     assert [block.family.name for block in model.family_.blocks] == ["gaussian-diag", "bernoulli", "poisson", "categorical"]  # fmt: skip  # noqa: E501
     new = X[[0, 5, 59]]
     new[0, 4] = len(KINDS[4].levels)  # a level that no training row has
-    assert np.all(np.isfinite(model.score_samples(new)))
-    assert model.predict(new).shape == (3,)
-    assert model.predict(X[:1]) != model.predict(X[-1:])
+    assert np.all(np.isfinite(model.score_samples(as_frame(new))))
+    assert model.predict(as_frame(new)).shape == (3,)
+    assert model.predict(as_frame(X[:1])) != model.predict(as_frame(X[-1:]))
+    with pytest.raises(ValueError, match="give new rows as a table too"):
+        model.predict(new)
     dtree.report(tmp_path / "run", tmp_path / "page.html")
 
 

@@ -51,8 +51,8 @@ class TreeClustering(ClusterMixin, Estimator):
     log_evidence_bound_ : lower bound on log p(X). family_ : with the hyperparameters that were learned.
 
     >>> import numpy as np
-    >>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 400)
-    >>> ring = np.column_stack([np.cos(angle), np.sin(angle)]) * np.repeat([1.0, 5.0], 200)[:, None]
+    >>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 1000)
+    >>> ring = np.column_stack([np.cos(angle), np.sin(angle)]) * np.repeat([1.0, 5.0], 500)[:, None]
     >>> model = TreeClustering(random_state=0).fit(ring + np.random.default_rng(1).normal(0, 0.1, ring.shape))
     >>> model.n_clusters_, model.n_components_ > 4
     (2, True)

@@ -69,7 +69,9 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     results: Any = None  # the fitted record, as `codec.encode` gives it; its arrays lie in the run
     arrays: dict[str, ArrayListing] = {}
     converged: bool | None = None  # whether more steps would not have changed the results; None where nobody can say
-    row_arrays: list[Literal["labels", "leaves"]] = []  # results for every row, which lie in the run too
+    row_arrays: list[
+        Literal["labels", "leaves", "confidence", "outlier_score", "known"]
+    ] = []  # results for every row, which lie in the run too
 
     @property
     def features(self) -> tuple[tuple[str, ...], int, tuple[Column, ...]]:

@@ -44,7 +44,7 @@ def size_for(truncation: int | None, weight: np.ndarray, where: str = "") -> int
     if truncation is None:
         return min(DEFAULT_TRUNCATION, rows)
     if truncation > rows:
-        raise ValueError(f"truncation {truncation} is above the number of rows{where}, {rows}: use at most {rows}")
+        raise ValueError(f"truncation {truncation} is above the number of rows {rows}{where}: use at most {rows}")
     return truncation
 
 

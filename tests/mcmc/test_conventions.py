@@ -50,7 +50,8 @@ def test_weights() -> None:
     weight[:4] = 0
     weighted = sampler(family=family, prior="dp").fit(X, sample_weight=weight)
     without = sampler(family=family, prior="dp").fit(X[4:])
-    assert np.array_equal(weighted.partitions_, without.partitions_)
+    assert np.array_equal(weighted.partitions_[..., 4:], without.partitions_)
+    assert np.all(weighted.partitions_[..., :4] == -1)
     assert weighted.labels_.shape == (30,)
     doubled = sampler(family=family, prior="dp").fit(X, sample_weight=np.full(30, 2))
     assert doubled.atoms_[:, 0].sum() == 60

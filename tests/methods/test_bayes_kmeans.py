@@ -164,7 +164,7 @@ def test_bad_rows_are_named_from_a_worker(tmp_path, client):
     X = rows(500)
     X[321, 2] = np.nan
     with pytest.raises(ValueError, match="row 321 holds NaN or infinity in column 2"):
-        fit(X, tmp_path / "run", client=client, chunk_bytes=2400)
+        fit(X, tmp_path / "run", family="gaussian", client=client, chunk_bytes=2400)
 
 
 def test_run_keeps_the_model_to_the_last_bit(tmp_path):

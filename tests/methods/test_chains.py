@@ -141,7 +141,7 @@ def test_the_estimator_runs_its_chains_on_the_cluster(reference, tmp_path, clien
     weight[:3] = 0
     few = clone(reference).set_params(client=client, draws=5).fit(rows(), sample_weight=weight)
     assert few.labels_.shape == (45,)
-    assert few.partitions_.shape == (3, 5, 42)
+    assert few.partitions_.shape == (3, 5, 45)
 
 
 def test_same_bits_after_a_worker_is_killed(reference, tmp_path, client):
@@ -241,7 +241,7 @@ def test_bad_input_leaves_nothing_behind(tmp_path, changes, sentence):
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 def test_a_chain_that_cannot_start(tmp_path):
     hopeless = DiagonalGaussian([0.0, 0.0], 1e-300, 1e-300, [1e-300, 1e-300])
-    with pytest.raises(ValueError, match="chain 0 cannot start: the log joint of its first partition"):
+    with pytest.raises(ValueError, match="so far from the others, or weigh so much, that rounding drowns the spread"):
         sample(1e140 * rows(), tmp_path / "run", "gibbs", 2, 10, family=hopeless, prior="dp")
     assert not (tmp_path / "run").exists()
 

@@ -97,6 +97,8 @@ def resolve(family: str | Family, kinds: Kinds, low: np.ndarray, high: np.ndarra
     'mixed'
     """
     d = low.shape[0]
+    if holes and not np.any(low <= high):
+        raise ValueError("every value is missing (NaN): there is nothing to learn from")
     if isinstance(family, Family):
         by_column = isinstance(family, PerColumn) and not isinstance(family, Categorical)
         if holes and by_column and family.n_features == d:
