@@ -211,11 +211,11 @@ BAD_COMMANDS: dict[str, tuple[str, str]] = {
     "output below a file": ("fit good.csv --labels-column kind --out good.csv/run.zarr", "is not a folder"),
     "no output": ("fit good.csv", "--out"),
     "unknown family": ("fit good.csv --labels-column kind --family gauss --out new.zarr", "gauss"),
-    "unknown prior": ("fit good.csv --labels-column kind --prior pitman --out new.zarr", "unknown prior 'pitman'"),
+    "unknown prior": ("fit good.csv --method exact --prior pitman --out new.zarr", "unknown prior 'pitman'"),
     "unknown method": ("fit good.csv --labels-column kind --method fast --out new.zarr", "method"),
-    "negative alpha": ("fit good.csv --labels-column kind --alpha -1 --out new.zarr", "alpha must be positive"),
+    "negative alpha": ("fit good.csv --method exact --alpha -1 --out new.zarr", "alpha must be positive"),
     "alpha that is no number": ("fit good.csv --alpha many --out new.zarr", "--alpha"),
-    "coarsening too large": ("fit good.csv --labels-column kind --coarsening 2 --out new.zarr", "coarsening"),
+    "coarsening too large": ("fit good.csv --method exact --coarsening 2 --out new.zarr", "coarsening"),
     "negative seed": ("fit good.csv --labels-column kind --seed -3 --out new.zarr", "seed"),
     "info on nothing": ("info nowhere.zarr", "there is no run nowhere.zarr"),
     "info on data": ("info good.csv", "a run is a folder"),
@@ -298,7 +298,7 @@ def test_a_numerical_failure_is_not_the_users_mistake(fitted: Path, monkeypatch:
     def singular(*_: Any) -> None:
         raise np.linalg.LinAlgError("Singular matrix")
 
-    monkeypatch.setattr("dtree.methods.bhc.BHC.finish", singular)
+    monkeypatch.setattr("dtree.methods.tree_clustering.TreeClustering.finish", singular)
     result = CliRunner().invoke(
         app, ["fit", f"{fitted}/good.csv", "--labels-column", "kind", "--out", f"{fitted}/new.zarr"]
     )

@@ -14,6 +14,7 @@ import numpy as np
 import pandas
 import pytest
 from rich.console import Console
+from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner, Result
 
 import dtree
@@ -35,7 +36,7 @@ def _run(*arguments: str) -> Result:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which `dtree demo` has run."""
     folder = tmp_path_factory.mktemp("demo")
-    _run("demo", "--out", f"{folder}/dtree-demo.zarr", "--rows", "45")
+    _run("demo", "--out", f"{folder}/dtree-demo.zarr", "--rows", "180")
     return folder
 
 
@@ -43,28 +44,74 @@ def test_demo_writes_a_run_a_picture_and_the_data(folder: Path) -> None:
     assert {"dtree-demo.zarr", "dtree-demo.png", "dtree-demo.csv"} <= {path.name for path in folder.iterdir()}
     assert (folder / "dtree-demo.png").read_bytes().startswith(b"\x89PNG")
     model = dtree.open(folder / "dtree-demo.zarr")
-    data = nested_creatures(45)
-    assert dtree.dendrogram_purity(model.tree_, data.kind) == 1.0
+    data = nested_creatures(180)
+    assert isinstance(model, dtree.TreeClustering)
+    assert adjusted_rand_score(data.kind, model.labels_) == 1.0
     assert model.n_clusters_ == 9
 
 
-def test_demo_prints_clusters_bound_and_purity(tmp_path: Path) -> None:
-    output = _run("demo", "--out", f"{tmp_path}/a.zarr", "--rows", "45").stdout
+def test_demo_prints_clusters_bound_and_agreement(tmp_path: Path) -> None:
+    output = _run("demo", "--out", f"{tmp_path}/a.zarr", "--rows", "180").stdout
     model = dtree.open(tmp_path / "a.zarr")
     assert "9 clusters" in output
-    assert f"log evidence at least {model.log_evidence_bound_:.3f}" in output
-    assert "purity of the tree: 1.000 for the nine kinds" in output
+    assert f"log evidence at least {model.log_evidence_bound_:.6g}" in output
+    assert "adjusted Rand index: 1.000 for the nine kinds, 1.000 for the three orders" in output
+    assert f"why this level: {model.level_reason_}" in output
     assert "owl 1, owl 2" in output
+
+
+def test_fit_without_a_method_is_the_class_without_settings(folder: Path, tmp_path: Path) -> None:
+    words = ["--labels-column", "kind", "--seed", "3", "--out", f"{tmp_path}/run.zarr"]
+    assert "adjusted Rand index against 'kind': 1.000" in _run("fit", f"{folder}/dtree-demo.csv", *words).stdout
+    model = dtree.open(tmp_path / "run.zarr")
+    data = nested_creatures(180)
+    expected = dtree.TreeClustering(random_state=3).fit(pandas.DataFrame(data.X, columns=data.feature_names))
+    assert model.n_clusters_ == 9
+    for name in ("labels_", "component_labels_", "confidence_", "outlier_score_", "cluster_stability_", "linkage_"):
+        np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
+    told = _run("info", f"{tmp_path}/run.zarr").stdout
+    assert f"why this level: {model.level_reason_}" in told
+    assert "components: 9" in told
+    assert "shallowest valley" in told
+
+
+def test_levels_of_a_run(folder: Path, tmp_path: Path) -> None:
+    run, out = f"{folder}/dtree-demo.zarr", tmp_path / "three.csv"
+    model = dtree.open(run)
+    assert model.level_reason_ in _run("levels", run).stdout
+    assert "3 clusters of 60, 60, 60 rows" in _run("levels", run, "--clusters", "3", "--out", str(out)).stdout
+    table = pandas.read_csv(out)
+    np.testing.assert_array_equal(table["label"], model.at_clusters(3))
+    assert table["row"].tolist() == nested_creatures(180).row_names
+    assert "1 clusters of 180 rows" in _run("levels", run, "--level", "1000").stdout
+    for words in (["--clusters", "3", "--level", "1"], ["--level", "deep"], ["--clusters", "99"]):
+        assert CliRunner().invoke(app, ["levels", run, *words]).exit_code == 2
+
+
+@pytest.mark.parametrize("level", ["components", "1000"])
+def test_fit_takes_a_level(folder: Path, tmp_path: Path, level: str) -> None:
+    words = ["--labels-column", "kind", "--level", level, "--out", f"{tmp_path}/run.zarr"]
+    _run("fit", f"{folder}/dtree-demo.csv", *words)
+    model = dtree.open(tmp_path / "run.zarr")
+    assert model.n_clusters_ == (1 if level == "1000" else model.n_components_)
+
+
+def test_an_option_of_another_method_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    words = ["fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--optimize", "--out", f"{tmp_path}/a.zarr"]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2
+    assert "--optimize is not an option of --method tree, the default" in refused.output
+    assert "--method exact" in refused.output
 
 
 def test_fit_equals_python(folder: Path, tmp_path: Path) -> None:
     output = _run(
-        "fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--family", "gaussian-diag", "--alpha", "2.5",
-        "--coarsening", "0.7", "--seed", "3", "--out", f"{tmp_path}/run.zarr",
+        "fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--method", "exact", "--family", "gaussian-diag",
+        "--alpha", "2.5", "--coarsening", "0.7", "--seed", "3", "--out", f"{tmp_path}/run.zarr",
     ).stdout  # fmt: skip
     assert "purity of the tree against 'kind'" in output
     model = dtree.open(tmp_path / "run.zarr")
-    data = nested_creatures(45)
+    data = nested_creatures(180)
     frame = pandas.DataFrame(data.X, columns=data.feature_names)
     expected = dtree.BHC("gaussian-diag", dtree.DirichletProcess(2.5), coarsening=0.7, random_state=3).fit(frame)
     np.testing.assert_array_equal(model.labels_, expected.labels_)
@@ -77,8 +124,8 @@ def test_fit_equals_python(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--family", "poisson", "--prior", "nggp"],
-        ["--family", "multinomial", "--optimize"],
+        ["--family", "poisson", "--prior", "nggp", "--method", "exact"],
+        ["--family", "multinomial", "--optimize", "--method", "exact"],
         ["--family", "gaussian-diag", "--method", "randomized", "--seed", "1"],
     ],
 )
@@ -92,7 +139,8 @@ def test_fit_takes_its_options(tmp_path: Path, options: list[str]) -> None:
 
 
 def test_overwrite(folder: Path, tmp_path: Path) -> None:
-    command = ["fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--out", f"{tmp_path}/run.zarr"]
+    command = ["fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--method", "exact"]
+    command += ["--out", f"{tmp_path}/run.zarr"]
     _run(*command, "--alpha", "1")
     assert CliRunner().invoke(app, command).exit_code == 2
     _run(*command, "--alpha", "7", "--overwrite")
@@ -104,7 +152,7 @@ def test_info_says_where_a_run_came_from(folder: Path) -> None:
     output = _run("info", f"{folder}/dtree-demo.zarr").stdout
     for word in (
         "9 clusters",
-        "method: bhc",
+        "method: tree-clustering",
         "prior: DirichletProcess",
         "data fingerprint: ",
         "seed: 0",
@@ -127,7 +175,7 @@ def test_predict_writes_labels_and_log_densities(folder: Path, tmp_path: Path, e
         str(path),
     )
     model = dtree.open(folder / "dtree-demo.zarr")
-    data = nested_creatures(45)
+    data = nested_creatures(180)
     frame = pandas.DataFrame(data.X, columns=data.feature_names)
     if ending == "csv":
         table = pandas.read_csv(path)
@@ -168,7 +216,7 @@ def test_export(folder: Path, tmp_path: Path) -> None:
     options = [word for name, file in targets.items() for word in (f"--{name}", f"{tmp_path}/{file}")]
     _run("export", f"{folder}/dtree-demo.zarr", *options)
     model = dtree.open(folder / "dtree-demo.zarr")
-    names = nested_creatures(45).row_names
+    names = nested_creatures(180).row_names
     assert (tmp_path / "a.nwk").read_text() == model.tree_.to_newick(names) + "\n"
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), model.linkage_)
     assert pandas.read_csv(tmp_path / "a.csv")["label"].tolist() == model.labels_.tolist()
@@ -250,7 +298,7 @@ def test_the_example_in_the_help_works(
 
 
 def test_every_command_of_the_design_is_there() -> None:
-    wanted = "demo fit sample vb ddt predict resume info verify report export bench"
+    wanted = "demo fit sample vb ddt levels predict resume info verify report export bench"
     assert set(COMMANDS) == set(wanted.split())
 
 

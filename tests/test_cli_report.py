@@ -21,7 +21,7 @@ def _invoke(*arguments: str) -> Result:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which `dtree demo` has run."""
     folder = tmp_path_factory.mktemp("demo")
-    assert _invoke("demo", "--out", f"{folder}/dtree-demo.zarr", "--rows", "45").exit_code == 0
+    assert _invoke("demo", "--out", f"{folder}/dtree-demo.zarr", "--rows", "180").exit_code == 0
     return folder
 
 

@@ -51,7 +51,7 @@ def _write(kind: str, folder: Path) -> Path:
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "zarr"])
 def test_names_in_files_reach_report_and_exports(kind: str, tmp_path: Path) -> None:
     run = f"{tmp_path}/run.zarr"
-    _run("fit", str(_write(kind, tmp_path)), "--family", "gaussian-diag", "--out", run)
+    _run("fit", str(_write(kind, tmp_path)), "--method", "exact", "--family", "gaussian-diag", "--out", run)
     _run("report", run, "-o", f"{tmp_path}/report.html")
     _run("export", run, "--newick", f"{tmp_path}/tree.nwk", "--labels", f"{tmp_path}/labels.csv")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

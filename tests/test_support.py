@@ -57,7 +57,7 @@ def test_memory_workers_and_command_give_one_answer(family, method, client, tmp_
     if not command:
         return
     words = [command, str(tmp_path / "x.npy"), "--out", str(tmp_path / "run.zarr"), "--seed", "3"]
-    words += {"bayes-kmeans-bhc": ["--method", "bayes-kmeans"], "randomized": ["--method", "randomized", "--workers", "1"]}.get(method, [])  # fmt: skip  # noqa: E501
+    words += {"bhc": ["--method", "exact"], "bayes-kmeans-bhc": ["--method", "bayes-kmeans"], "randomized": ["--method", "randomized", "--workers", "1"]}.get(method, [])  # fmt: skip  # noqa: E501
     options = {name: value for name, value in {**QUICK[method], "family": family}.items() if name != "method"}
     for name, value in options.items():
         words += [f"--{name.replace('_', '-')}", str(value)]

@@ -4,6 +4,7 @@
 | --- | --- |
 | `dtree.guide.tables` | what becomes of the columns of my table? |
 | `dtree.guide.families` | what does one cluster of my data look like? |
+| `dtree.guide.levels` | what are components, clusters and levels? |
 | `dtree.guide.methods` | which of the estimators should I take? |
 | `dtree.guide.support` | which family works with which method, and where? |
 | `dtree.guide.clusters` | how many workers and how much memory do I need? |
@@ -19,7 +20,7 @@ The shortest way through: `dtree demo` in a terminal, then `dtree fit yours.csv 
 >>> import dtree
 >>> from dtree.datasets import nested_creatures
 >>> data = nested_creatures(90)
->>> model = dtree.BHC().fit(data.X)
+>>> model = dtree.TreeClustering(random_state=0).fit(data.X)
 >>> model.n_clusters_
 9
 

@@ -2,6 +2,11 @@
 
 ## 0.2.0
 
+* `TreeClustering`, for someone who sets nothing, is what `dtree fit` does now: components by evidence, joined where no valley of the density
+  parts them, with other levels to cut at, a confidence for every row and a reason in a sentence. The old default for few rows is
+  `--method exact`, that for many `--method bayes-kmeans`; `--method auto` is gone.
+* `dtree.levels` and `dtree levels RUN`: other cuts of any fit, without fitting again.
+* The report has a slider over levels, clusters against a column of labels, and the oddest rows; twenty colours that stay apart, then patterns.
 * One contract for all methods: memory and workers run the same loop and give the same bits; every method can be stopped, resumed, saved,
   opened, predicted with on workers and reported on. `BHC` and `IncrementalBHC` take `out=` too, and every estimator can be saved.
 * One format of runs with hashes of every array. Runs of 0.1 are not read; the sentence that says so names the command that made them.

@@ -2,21 +2,26 @@
 
 | you have | you want | take |
 | --- | --- | --- |
-| up to about 10,000 rows | clusters and the tree | `dtree.BHC` |
-| more, or data beyond memory | the same | `dtree.BayesKMeansBHC`, or `dtree fit` on the command line |
+| any table of any size | clusters, without setting anything | `dtree.TreeClustering`, or `dtree fit` on the command line |
+| up to about 10,000 rows | the tree over single rows, and the evidence | `dtree.BHC`, `dtree fit --method exact` |
+| more, or data beyond memory | the same over clusters of rows | `dtree.BayesKMeansBHC`, `dtree fit --method bayes-kmeans` |
 | rows that keep arriving | a tree that grows | `dtree.IncrementalBHC` with `partial_fit` |
 | any | how sure the partition is: co-clustering, credible numbers of clusters | `dtree.DPMixtureMCMC` |
 | any, and soft memberships | a mixture with weights and a bound | `dtree.DPMixtureVB` |
 | up to some thousands of rows, or clusters of more | a density, or a tree with lengths | `dtree.DiffusionTree`, `dtree ddt` |
 
-**Start with `BHC`.** It is greedy and exact in its scores: every pair of nodes is compared. Its tree says more than a
+**Start with `TreeClustering`.** Its clusters may have any shape, because components without a valley between them are joined, and it
+says how sure it is (`dtree.guide.levels`). It needs some eight rows to believe in a cluster. The other classes mean what their papers mean:
+a cluster is one component of the family.
+
+**`BHC`** is greedy and exact in its scores: every pair of nodes is compared. Its tree says more than a
 partition does, and `log_evidence_bound_` compares models. Time grows with the square of the rows: thousands take seconds, 50,000 about a minute and a half.
 Where clusters overlap much, a greedy tree can be caught: on 600 abalones the bound of `BayesKMeansBHC`, whose rows move until nothing
 gains, is 75 nats higher. Both bound the same evidence, so the higher one is the better tree.
 
 **Large data.** `BayesKMeansBHC` reduces the rows to clusters (its leaves) in passes over the file, then builds the same exact
 tree over them. Time grows with rows times clusters, memory with clusters only. Chains can run over such leaves too: `dtree sample run.zarr` takes
-a run made by `dtree fit`, so a posterior over the partitions of a billion rows costs no more than one over its leaves.
+a run made by `dtree fit --method bayes-kmeans`, so a posterior over the partitions of a billion rows costs no more than one over its leaves.
 
 **A stream.** `IncrementalBHC.partial_fit` inserts rows where they belong in time that hardly depends on how many there were. The tree depends on the
 order of the rows; shuffle if you can.
@@ -40,5 +45,5 @@ it started: give `n_init`, and compare `elbo_`.
 
 **Diffusion trees** model the whole hierarchy as one process, so their tree has lengths and their density is often the best of all here; they cost most.
 
-**Not sure?** `BHC` on a sample of some thousands of rows tells in seconds whether there are clusters at all; everything else can follow.
+**Not sure?** `TreeClustering` tells in seconds whether there are clusters at all; everything else can follow.
 """

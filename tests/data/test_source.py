@@ -108,7 +108,7 @@ def test_anndata_like_objects_and_what_they_are_called() -> None:
 def test_a_text_column_of_a_parquet_folder_may_be_the_labels(tmp_path: Path) -> None:
     for name in ("parts", "parts.parquet"):
         data = _parts(tmp_path / name)
-        words = ["fit", str(data), "--labels-column", "kind", "--out", f"{tmp_path}/{name}.zarr"]
+        words = ["fit", str(data), "--method", "exact", "--labels-column", "kind", "--out", f"{tmp_path}/{name}.zarr"]
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.output
         assert "purity of the tree against 'kind'" in result.output

@@ -100,7 +100,12 @@ def test_a_run_is_replaced_when_the_new_one_is_complete(folder: Path, tmp_path: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(FolderStore, "create_rows", lambda *_: interrupt(0))
+        create = FolderStore.create_rows  # the known labels are written when the run begins
+
+        def stop_later(store, name, *rest):
+            return create(store, name, *rest) if name == "known" else interrupt(0)
+
+        patch.setattr(FolderStore, "create_rows", stop_later)
         stopped = _run(*words, "--seed", 3, "--overwrite", code=130)
     assert f"'dtree resume {run}' carries on. Until it is done, {run} stays as it was." in stopped.output
     assert Run.open(run).header.run_id == before  # the old run is whole
@@ -129,6 +134,8 @@ def test_a_run_of_another_kind_is_replaced_too(folder: Path, tmp_path: Path) -> 
     _run(*words, "--method", "bayes-kmeans", "--overwrite")
     assert isinstance(dtree.open(tmp_path / "run.zarr"), dtree.BayesKMeansBHC)
     _run(*words, "--overwrite")
+    assert isinstance(dtree.open(tmp_path / "run.zarr"), dtree.TreeClustering)
+    _run(*words, "--method", "exact", "--overwrite")
     assert isinstance(dtree.open(tmp_path / "run.zarr"), dtree.BHC)
     refused = _run(*words, "--method", "bayes-kmeans", "--optimize", "--out", tmp_path / "b.zarr", code=2).output
     assert "does not take --optimize" in refused
@@ -152,10 +159,12 @@ def test_many_rows_in_any_file_go_through_the_engine(tmp_path: Path) -> None:
     for name in ("x.npy", "x.npz", "x.npz:X", "x.csv", "x.parquet", "parts.parquet", "x.zarr", "x.zarr:X"):
         source = open_source(f"{tmp_path}/{name}")
         assert source.shape == (10_001, 2), name
-        assert choose(source, {"method": "auto"}, cluster.Cluster()) == "bayes-kmeans-bhc", name
+        assert choose(source, {}, cluster.Cluster()) == "tree-clustering", name
+        assert choose(source, {"method": "randomized"}, cluster.Cluster()) == "randomized", name
     few = open_source(f"{tmp_path}/x.npz:y")
     assert few.shape == (3, 2)
-    assert choose(few, {"method": "auto"}, cluster.Cluster()) == "bhc"
+    assert choose(few, {}, cluster.Cluster()) == "tree-clustering"
+    assert choose(few, {"method": "randomized"}, cluster.Cluster()) == "bhc"
     with pytest.raises(ValueError, match="there is no file"):
         open_source(f"{tmp_path}/nothing.csv")
 

@@ -41,9 +41,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "incremental": {"family": "gaussian-diag"},
     "chains": {"sampler": "gibbs", "family": "gaussian-diag", "chains": 2, "draws": 30, "warmup": 10},
     "vb": {"variant": "FSD", "family": "gaussian-diag", "truncation": 6, "sample_rows": 60, "tol": 1e-9},
+    "tree-clustering": {"family": "gaussian-diag", "sample_rows": 60, "tol": 1e-9},
     "ddt": {"n_permutations": 2, "search_steps": 8, "posterior_sweeps": 2, "checkpoint_seconds": 0.0},
 }
-IN_PASSES = [name for name in METHODS if name in ("bayes-kmeans", "bayes-kmeans-bhc", "randomized", "vb")]
+IN_PASSES = [
+    name for name in METHODS if name in ("bayes-kmeans", "bayes-kmeans-bhc", "randomized", "vb", "tree-clustering")
+]
 SEED = seed_of(3)
 CHUNK_BYTES = 900  # several chunks of the rows below
 

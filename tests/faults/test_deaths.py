@@ -114,7 +114,7 @@ def test_the_command_is_killed_and_another_one_resumes(undisturbed, tmp_path):
 
     def command(out):
         words = ("fit", str(reference / "x.npy"), "--family", "gaussian-diag", "--seed", "3", "--out", str(out))
-        return start("-m", "dtree.cli", *words, "--workers", "2", "--memory-limit", "1GB")
+        return start("-m", "dtree.cli", *words, "--method", "bayes-kmeans", "--workers", "2", "--memory-limit", "1GB")
 
     with running(command(tmp_path / "undisturbed")) as (fitting,):
         assert fitting.wait(timeout=180) == 0

@@ -1,0 +1,134 @@
+"""The tree of levels against brute force, nested cuts, and the valleys that rows show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dtree.core.levels import (
+    COMPONENTS,
+    canonical_by_size,
+    chosen_level,
+    level_tree,
+    offered_levels,
+    pair_matrix,
+    stability,
+    valleys_around,
+)
+from dtree.core.valleys import BINS, Labelled, add_rows, depths, lines_between
+from tests.naive.levels import joins_of
+
+
+def random_hills(seed: int, m: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=m), pair_matrix(rng.exponential(size=m * (m - 1) // 2), m)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_tree_is_the_level_set_tree_of_brute_force(seed: int) -> None:
+    peaks, depth = random_hills(seed)
+    tree = level_tree(peaks, depth, np.full(7, 10))
+    tree.validate()
+    expected = joins_of(peaks, depth)
+    np.testing.assert_allclose(np.sort(tree.depth), np.sort(expected[np.isfinite(expected)]))
+    for level in [COMPONENTS, *tree.depth]:
+        assert tree.cut(level=level).max() + 1 == 7 - np.sum(expected <= level)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_cuts_are_nested_and_cover_every_number_of_clusters(seed: int) -> None:
+    peaks, depth = random_hills(seed)
+    tree = level_tree(peaks, depth, np.arange(10, 17))
+    finer = np.arange(7)
+    for k in range(7, 0, -1):
+        labels = tree.cut(n_clusters=k)
+        assert labels.max() + 1 == k
+        assert len({(a, b) for a, b in zip(finer, labels)}) == finer.max() + 1  # every finer cluster in one coarser
+        finer = labels
+    assert tree.cut(level=COMPONENTS).max() == 6
+    assert tree.cut(level=np.inf).max() == 0
+    assert np.all(valleys_around(tree, tree.cut(level=0.5)) > 0.5)
+
+
+def test_a_thin_group_between_two_dense_ones_does_not_join_them() -> None:
+    peaks = np.array([0.0, -5.0, 0.0])  # the one in the middle has a low peak, and no valley beside it
+    depth = np.array([[0.0, 0.0, 5.0], [0.0, 0.0, 0.0], [5.0, 0.0, 0.0]])
+    tree = level_tree(peaks, depth, np.array([100, 10, 100]))
+    labels = tree.cut(level=1.0)
+    assert labels[0] != labels[2]
+
+
+def test_small_components_go_with_their_host_at_once() -> None:
+    peaks, depth = random_hills(0, 4)
+    tree = level_tree(peaks, depth, np.array([50, 50, 3, 50]), host=np.array([0, 1, 1, 3]))
+    labels = tree.cut(level=0.0)
+    assert labels[2] == labels[1]
+
+
+def test_levels_offered_hold_the_chosen_one_once_and_the_components() -> None:
+    peaks, depth = random_hills(3, 40)
+    tree = level_tree(peaks, depth, np.full(40, 10))
+    chosen = chosen_level(tree)
+    offered = [level.n_clusters for level in offered_levels(tree, chosen)]
+    assert len(offered) <= 12
+    assert offered == sorted(set(offered))
+    assert int(tree.cut(level=chosen).max()) + 1 in offered
+    assert offered[-1] == 40
+
+
+def test_stability_is_one_for_the_same_clusters_and_less_for_others() -> None:
+    labels, size = np.array([0, 0, 1, 1]), np.array([10, 10, 5, 5])
+    assert stability(labels, [labels, labels], size).tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(
+        stability(labels, [labels, np.zeros(4, dtype=int)], size), [(1 + 2 / 3) / 2, (1 + 1 / 3) / 2]
+    )
+    assert canonical_by_size(np.array([1, 0, 0]), np.array([1, 5, 5])).tolist() == [1, 0, 0]
+
+
+# Valleys -------------------------------------------------------------------------------------------------------------
+
+
+def depth_between(x: np.ndarray, labels: np.ndarray) -> float:
+    centres = np.array([[x[labels == c].mean()] for c in (0, 1)])
+    lines = lines_between(centres, centres[:1] - centres[1:])
+    sums = add_rows(lines, Labelled(x[:, None], labels, np.ones(len(x)), 0), 2)
+    return float(depths(*sums.together())[0])
+
+
+@pytest.mark.parametrize("n", [50, 500, 5000])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_even_stretch_has_no_valley(n: int, seed: int) -> None:
+    x = np.random.default_rng(seed).uniform(0, 1, n)
+    assert depth_between(x, (x < 0.5).astype(np.int64)) < 0.1
+
+
+@pytest.mark.parametrize("apart", [5.0, 8.0])
+def test_two_groups_apart_have_a_valley(apart: float) -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(apart, 1, 400), rng.normal(0, 1, 400)])
+    true = apart**2 / 8 - np.log(2)  # of the mixture, halfway between two peaks
+    found = depth_between(x, np.repeat([0, 1], 400))
+    assert 0.3 * true < found < 1.3 * true
+
+
+def test_chunks_add_up_to_the_whole_and_bins_are_those_of_a_plain_loop() -> None:
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=(3, 2)) * 4
+    labels = rng.integers(-1, 3, 300)
+    X = centres[labels] + rng.normal(size=(300, 2))
+    i, j = np.triu_indices(3, 1)
+    lines, weight = lines_between(centres, centres[i] - centres[j]), rng.integers(0, 3, 300).astype(float)
+    whole = add_rows(lines, Labelled(X, labels, weight, 0), 3)
+    parts = [add_rows(lines, Labelled(X[a:b], labels[a:b], weight[a:b], a), 3) for a, b in ((0, 77), (77, 300))]
+    for got, expected in zip(parts[0] + parts[1], whole):
+        np.testing.assert_allclose(got, expected, atol=1e-9)
+    counts = np.zeros((2, 3, BINS))
+    for row in range(300):
+        for pair, (a, b) in enumerate(zip(i, j)):
+            if labels[row] in (a, b):
+                direction = centres[a] - centres[b]
+                place = (X[row] - centres[b]) @ direction / (direction @ direction)
+                at = int(np.floor((place + 0.25) / 1.5 * BINS))
+                if 0 <= at < BINS:
+                    counts[row % 2, pair, at] += weight[row]
+    np.testing.assert_array_equal(whole.histogram, counts)

@@ -1,0 +1,149 @@
+"""Clusters for someone who sets nothing: shapes, invariance, weights, tables, counts, runs and levels of other fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_moons
+from sklearn.metrics import adjusted_rand_score
+
+import dtree
+
+KINDS = np.repeat(np.arange(3), 80)
+BLOBS = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 15.0]])[KINDS] + np.random.default_rng(0).normal(size=(240, 2))
+
+
+def fit(X, **settings):
+    return dtree.TreeClustering(random_state=0, **settings).fit(X)
+
+
+@pytest.fixture(scope="module")
+def blobs() -> dtree.TreeClustering:
+    return fit(BLOBS)
+
+
+def test_blobs(blobs: dtree.TreeClustering) -> None:
+    assert adjusted_rand_score(KINDS, blobs.labels_) == 1.0
+    assert blobs.confidence_.min() > 0.99
+    assert np.all(blobs.cluster_stability_ == 1.0)
+    assert "3 clusters" in blobs.level_reason_
+    assert np.array_equal(np.bincount(blobs.labels_), np.sort(np.bincount(blobs.labels_))[::-1])
+
+
+def test_rings_and_moons() -> None:
+    angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 400)
+    ring = np.column_stack([np.cos(angle), np.sin(angle)]) * np.repeat([1.0, 5.0], 200)[:, None]
+    assert (
+        adjusted_rand_score(
+            np.repeat([0, 1], 200), fit(ring + np.random.default_rng(1).normal(0, 0.1, ring.shape)).labels_
+        )
+        == 1.0
+    )
+    X, known = make_moons(600, noise=0.05, random_state=0)
+    model = fit(X)
+    assert model.n_components_ > 2
+    assert max(adjusted_rand_score(known, model.at_clusters(k)) for k in range(1, 7)) > 0.9
+
+
+@pytest.mark.parametrize("n", [60, 600])
+def test_one_gaussian_is_one_cluster(n: int) -> None:
+    assert fit(np.random.default_rng(2).normal(size=(n, 3))).n_clusters_ == 1
+
+
+def test_neither_order_nor_units_matter(blobs: dtree.TreeClustering) -> None:
+    order = np.random.default_rng(3).permutation(240)
+    assert np.array_equal(fit(BLOBS[order]).labels_, blobs.labels_[order])
+    assert np.array_equal(fit(BLOBS * [100.0, 0.01] + [7.0, -3.0]).labels_, blobs.labels_)
+
+
+def test_other_levels(blobs: dtree.TreeClustering) -> None:
+    assert np.array_equal(blobs.at_level(blobs.level_), blobs.labels_)
+    assert np.array_equal(blobs.at_clusters(3), blobs.labels_)
+    assert blobs.at_clusters(1).max() == 0
+    assert fit(BLOBS, level="components").n_clusters_ == blobs.n_components_
+    assert fit(BLOBS, level=1e6).n_clusters_ == 1
+    assert 3 in blobs.levels_["n_clusters"].tolist()
+    with pytest.raises(ValueError, match="n_clusters"):
+        blobs.at_clusters(1000)
+    for wrong in ("deep", -1.0):
+        with pytest.raises(ValueError, match="level must be"):
+            fit(BLOBS, level=wrong)
+
+
+def test_weights_stand_for_equal_rows(blobs: dtree.TreeClustering) -> None:
+    twice = dtree.TreeClustering(random_state=0).fit(BLOBS, sample_weight=np.full(240, 2))
+    assert np.array_equal(twice.labels_, fit(np.repeat(BLOBS, 2, axis=0)).labels_[::2])
+
+
+def test_a_table_with_gaps_and_words() -> None:
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"size": rng.normal(np.repeat([0, 20], 100), 1), "kind": np.repeat(["a", "b"], 100)})
+    frame.loc[::9, "size"] = np.nan
+    model = fit(frame)
+    assert adjusted_rand_score(np.repeat([0, 1], 100), model.labels_) > 0.95
+    assert fit(frame, columns={"kind": "skip"}).feature_names_in_.tolist() == ["size"]
+
+
+def test_sparse_counts() -> None:
+    rng = np.random.default_rng(5)
+    shares = np.array([[0.45, 0.45, 0.05, 0.05], [0.05, 0.05, 0.45, 0.45]])[np.repeat([0, 1], 60)]
+    X = np.array([rng.multinomial(60, share) for share in shares]).astype(float)
+    model = fit(sparse.csr_matrix(X), family="multinomial")
+    assert adjusted_rand_score(np.repeat([0, 1], 60), model.labels_) > 0.95
+    assert np.array_equal(model.labels_, fit(X, family="multinomial").labels_)
+
+
+def test_a_saved_model_keeps_everything(blobs: dtree.TreeClustering, tmp_path: Path) -> None:
+    dtree.save(blobs, tmp_path / "run.zarr")
+    again = dtree.open(tmp_path / "run.zarr")
+    for name in ("labels_", "confidence_", "outlier_score_", "component_labels_", "cluster_confidence_", "linkage_"):
+        assert np.array_equal(getattr(again, name), getattr(blobs, name)), name
+    assert again.level_reason_ == blobs.level_reason_
+    assert np.array_equal(again.predict(BLOBS), blobs.labels_)
+    np.testing.assert_allclose(again.predict_proba(BLOBS).sum(axis=1), 1.0)
+
+
+def test_in_passes_it_finds_the_same_groups(blobs: dtree.TreeClustering) -> None:
+    passes = fit(BLOBS, sample_rows=100)
+    assert adjusted_rand_score(passes.labels_, blobs.labels_) == 1.0
+
+
+# Levels of other fits ------------------------------------------------------------------------------------------------
+
+OTHERS = {
+    "BHC": lambda: dtree.BHC("gaussian-diag"),
+    "BayesKMeans": lambda: dtree.BayesKMeans("gaussian-diag", random_state=0),
+    "BayesKMeansBHC": lambda: dtree.BayesKMeansBHC("gaussian-diag", random_state=0),
+    "DPMixtureVB": lambda: dtree.DPMixtureVB(truncation=6, random_state=0),
+    "chains": lambda: dtree.DPMixtureMCMC("gibbs", "gaussian-diag", chains=1, draws=20, warmup=20, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_levels_of_other_fits(name: str, tmp_path: Path) -> None:
+    model = OTHERS[name]().fit(BLOBS)
+    found = dtree.levels(model, BLOBS)
+    assert adjusted_rand_score(KINDS, found.labels) == 1.0
+    assert found.at_clusters(1).max() == 0
+    assert 3 in found.table["n_clusters"].tolist()
+    dtree.save(model, tmp_path / "run.zarr")
+    np.save(tmp_path / "x.npy", BLOBS)
+    again = dtree.levels(tmp_path / "run.zarr", str(tmp_path / "x.npy"))
+    assert np.array_equal(again.labels, found.labels)
+
+
+def test_levels_say_what_they_need(blobs: dtree.TreeClustering) -> None:
+    assert np.array_equal(dtree.levels(blobs).labels, blobs.labels_)
+    bhc = dtree.BHC("gaussian-diag").fit(BLOBS)
+    with pytest.raises(ValueError, match="need its rows"):
+        dtree.levels(bhc)
+    with pytest.raises(ValueError, match="100 rows, but 240 were fitted"):
+        dtree.levels(bhc, BLOBS[:100])
+    with pytest.raises(ValueError, match="not fitted yet"):
+        dtree.levels(dtree.BHC())
+    with pytest.raises(ValueError, match="not of a list"):
+        dtree.levels([1])
