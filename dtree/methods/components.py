@@ -31,6 +31,7 @@ _ROWS_PER_COMPONENT = 4  # on average at least, or there are as many parameters 
 _SPARE = 10  # components that a fit may open besides those it starts from
 _GREEDY_FEATURES = 8  # in more, choosing a model for this start takes longer than all other fits together
 _EVERY_SHARE = 2  # of the assumed shares of variance within components: what lies between is learned afterwards
+_TOLERANCE, _ITERATIONS = 1e-5, 200  # nats a row: components do not move visibly any more; hyperparameters follow
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
 
@@ -43,7 +44,15 @@ def truncation_for(n: int, d: int, structure: str | Family) -> int:
 
 def settings_of(family: Any, alpha: float, truncation: int, init: Any = "auto") -> Settings:
     """How one of the fits is made."""
-    return Settings(variant="TSB", family=family, alpha=alpha, truncation=truncation, init=init)
+    return Settings(
+        variant="TSB",
+        family=family,
+        alpha=alpha,
+        truncation=truncation,
+        init=init,
+        tol=_TOLERANCE,
+        max_iter=_ITERATIONS,
+    )
 
 
 def structures_of(asked: Any, meant: str | Family) -> tuple[str | Family, ...]:

@@ -19,6 +19,7 @@ SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _ROWS = 2000
 _ITERATIONS = 12
 _CENTRES = (2, 4, 8, 16, 32, 64)
+_MISSES = 2  # numbers of centres in a row that bring nothing: far more of them bring less still
 
 
 def family_from_data(
@@ -67,8 +68,11 @@ def choose_by_bound(
     sample_weight = None if weight is None else weight[chosen]
     size = min(size, sample.shape[0])
     plain = variant._replace(collapsed=False)  # its bound is exact and costs nothing
-    best = (-np.inf, candidates[0], size)
+    best, misses = (-np.inf, candidates[0], size), 0
     for centres in sorted({min(number, size) for number in _CENTRES} | {size}):
+        if misses == _MISSES:
+            break
+        misses += 1
         # Sticks behind the first empty one change next to nothing and cost as much as full ones.
         width = min(size, centres + 1) if variant.sticks else size
         start = one_hot(kmeans_labels(candidates[0], sample, centres, random, sample_weight), width)
@@ -76,5 +80,5 @@ def choose_by_bound(
             held, rule = InMemory(make_block(family, sample, sample_weight), start.copy()), Rule(family, plain, alpha)
             bound = ascend(held, held.sums(rule), rule, _ITERATIONS, 1e-3).elbo
             if bound > best[0]:
-                best = bound, family, centres
+                best, misses = (bound, family, centres), 0
     return best[1], best[2]
