@@ -217,7 +217,11 @@ def test_export(folder: Path, tmp_path: Path) -> None:
     _run("export", f"{folder}/dtree-demo.zarr", *options)
     model = dtree.open(folder / "dtree-demo.zarr")
     names = nested_creatures(180).row_names
-    assert (tmp_path / "a.nwk").read_text() == model.tree_.to_newick(names) + "\n"
+    assert (tmp_path / "a.nwk").read_text() == model.tree_.to_newick() + "\n"  # whose leaves are components
+    exact = f"{tmp_path}/exact.zarr"
+    _run("fit", f"{folder}/dtree-demo.csv", "--labels-column", "kind", "--method", "exact", "--out", exact)
+    _run("export", exact, "--newick", f"{tmp_path}/b.nwk")
+    assert (tmp_path / "b.nwk").read_text() == dtree.open(exact).tree_.to_newick(names) + "\n"
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), model.linkage_)
     assert pandas.read_csv(tmp_path / "a.csv")["label"].tolist() == model.labels_.tolist()
     assert "<svg" in (tmp_path / "a.svg").read_text()

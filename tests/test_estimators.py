@@ -24,7 +24,10 @@ REASONS = {
 }
 
 
-@parametrize_with_checks([BHC()], expected_failed_checks=lambda estimator: REASONS)
+@parametrize_with_checks(
+    [BHC(), dtree.TreeClustering()],
+    expected_failed_checks=lambda estimator: REASONS if isinstance(estimator, BHC) else {},
+)
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 

@@ -79,7 +79,7 @@ def levels(run_or_model: Any, X: Any = None, level: float | str = "auto") -> Lev
     >>> X = np.vstack([rng.uniform(0, 1, (400, 2)), rng.uniform(0, 1, (400, 2)) + [3.0, 0.0]])  # two squares
     >>> fit = dtree.DPMixtureVB(truncation=12, random_state=0).fit(X)  # which cover a square by several bumps
     >>> found = levels(fit, X)
-    >>> fit.n_clusters_ > 2, found.n_clusters, found.at_clusters(1).max() + 1
+    >>> fit.n_clusters_ > 2, found.n_clusters, len(set(found.at_clusters(1)))
     (True, 2, 1)
     """
     if not (isinstance(level, int | float) or level in ("auto", "components")):

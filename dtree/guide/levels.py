@@ -11,9 +11,9 @@ only what the rows make sure of, so few rows show no valley. The tree over the c
 every valley; a level is a cut of it, and all levels are nested. Components closest in density join first, all rows last.
 
 >>> import numpy as np, dtree
->>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 400)
->>> rings = np.column_stack([np.cos(angle), np.sin(angle)]) * np.repeat([1.0, 5.0], 200)[:, None]
->>> rings += np.random.default_rng(1).normal(0, 0.1, rings.shape)
+>>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 900)
+>>> rings = np.column_stack([np.cos(angle), np.sin(angle)]) * np.repeat([1.0, 4.0], [300, 600])[:, None]
+>>> rings += np.random.default_rng(1).normal(0, 0.15, rings.shape)
 >>> model = dtree.TreeClustering(random_state=0).fit(rings)
 >>> model.n_clusters_, model.n_components_ > 4, len(set(model.at_clusters(1)))
 (2, True, 1)

@@ -190,3 +190,29 @@ def balanced_tree(leaves: int) -> Tree:
             following.append(len(below) - 1)
         waiting = following + waiting[len(waiting) // 2 * 2 :]
     return Tree.from_merges(merges, np.ones(leaves, dtype=np.int64), log_phi)
+
+
+def test_the_slider_recolours_tree_table_and_projection(browser: Any, tmp_path: Path) -> None:
+    data = nested_creatures(180)
+    model = dtree.TreeClustering(random_state=0).fit(data.X)
+    page, complaints = _open(browser, dtree.report(model, tmp_path / "page.html", data.row_names, X=data.X))
+
+    def shown() -> tuple[int, int, int]:
+        """Clusters in the table, among the points and in the tree."""
+        rows = page.locator("#clusters [data-level]:not([hidden]) tbody tr").count()
+        points = page.eval_on_selector_all(".point", "all => new Set(all.map(p => p.getAttribute('class'))).size")
+        marks = page.eval_on_selector_all(
+            "#tree-view .mark",
+            "all => new Set(all.map(p => p.getAttribute('class')).filter(c => !c.includes('k-1'))).size",
+        )
+        return rows, points, marks
+
+    assert shown() == (9, 9, 9)
+    assert "9 clusters" in page.inner_text("#level-text")
+    levels = model.levels_["n_clusters"].tolist()
+    page.eval_on_selector("#level", "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", levels.index(3))
+    assert shown() == (3, 3, 3)
+    assert "3 clusters" in page.inner_text("#level-text")
+    page.click("#level-back")
+    assert shown() == (9, 9, 9)
+    assert complaints == []
