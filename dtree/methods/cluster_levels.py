@@ -15,9 +15,8 @@ import numpy as np
 from dtree.core.levels import COMPONENTS, LevelTree, canonical_by_size
 from dtree.core.model import Model
 from dtree.core.tree import sums_below
-from dtree.core.valleys import Labelled, add_rows, no_rows
 from dtree.hierarchy.statistics import cluster_statistics
-from dtree.methods.component_levels import Found, Look, features_of, found_levels, lines_of
+from dtree.methods.component_levels import Found, Look, Own, between, found_levels, lines_of
 from dtree.methods.facts import Facts
 from dtree.variational.mixture import Mixture
 from dtree.variational.threads import one_blas_thread
@@ -56,15 +55,12 @@ def levels_of_clusters(
     held, labels = np.arange(k), labels.astype(np.int64)
     looks = []
     with one_blas_thread():
-        lines = lines_of(mixture, held) if k > 1 else None
+        lines = lines_of(mixture, held)
         for start, rows in pieces:
             own = labels[start : start + rows.shape[0]]
             if own.min(initial=0) < 0:
                 own[own < 0] = mixture.best(rows, held)[own < 0]
-            pairs = no_rows(0)
-            if lines is not None:
-                ones = np.ones(rows.shape[0])
-                pairs = add_rows(lines, Labelled(features_of(mixture, held, rows), own, ones, start), k)
+            pairs = between(mixture, held, lines, Own(rows, own, np.ones(rows.shape[0]), start))
             density = mixture.log_density(rows, held)
             looks.append(Look(pairs, np.bincount(own, minlength=k), np.bincount(own, density, minlength=k)))
         seen = Look(*(reduce(add, parts) for parts in zip(*looks, strict=True)))

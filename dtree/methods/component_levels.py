@@ -1,7 +1,7 @@
 """The tree over the components of a fitted mixture, from what one pass over the rows adds up to.
 
-`lines_of` and `features_of` say along which lines rows are counted, for any family; `found_levels` makes the tree of
-the counts and cuts it.
+Gaussian rows are counted along lines between components (`core.valleys`), rows of other families by how far components
+overlap (`core.overlap`); `between` adds up either. `found_levels` makes the tree of the sums and cuts it.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +19,8 @@ from dtree.core.levels import (
     pair_matrix,
     stability,
 )
-from dtree.core.valleys import DEVIATIONS, Lines, PairSums, depths, lines_between
+from dtree.core.overlap import Overlap, overlap_depths, overlap_of
+from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between
 from dtree.variational.mixture import Mixture
 
 # A bound from half of the rows is wider than that from all of them; with so many deviations it is as wide.
@@ -29,7 +30,7 @@ _DEVIATIONS_OF_HALF = DEVIATIONS / np.sqrt(2.0)
 class Look(NamedTuple):
     """What one pass over the rows finds out about the components that hold any."""
 
-    pairs: PairSums
+    pairs: PairSums | Overlap
     rows: np.ndarray  # (m,) weight of the rows of each
     log_density: np.ndarray  # (m,) sum over them
 
@@ -54,24 +55,31 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
     host = hosts(mixture, held, size)
     peaks = peaks_of(mixture, held)
 
-    def tree_from(histogram: np.ndarray, moments: np.ndarray, deviations: float) -> LevelTree:
-        depth = pair_matrix(depths(histogram, moments, deviations), k)[np.ix_(full, full)]
+    def tree_from(half: int | None) -> LevelTree:
+        depth = pair_matrix(depths_of(seen.pairs, half), k)[np.ix_(full, full)]
         return level_tree(peaks, depth, np.rint(size), host)
 
-    tree = tree_from(*seen.pairs.together(), DEVIATIONS)
+    tree = tree_from(None)
     if isinstance(wanted, str):
         level = chosen_level(tree) if wanted == "auto" else COMPONENTS
     else:
         level = float(wanted)
     labels = canonical_by_size(tree.cut(level=level), size)
-    halves = [
-        tree_from(histogram, moments, _DEVIATIONS_OF_HALF).cut(level=level)
-        for histogram, moments in zip(seen.pairs.histogram, seen.pairs.moments)
-    ]
+    halves = [tree_from(half).cut(level=level) for half in (0, 1)]
     leaf_of = np.full(mixture.counts.shape[0], -1, dtype=np.int64)
     leaf_of[held] = np.arange(held.shape[0])
     density = seen.log_density[full] / size
     return Found(held, leaf_of, tree, level, labels, stability(labels, halves, size), density)
+
+
+def depths_of(pairs: PairSums | Overlap, half: int | None) -> np.ndarray:
+    """Depths (p,) of the pairs of components from all rows, or from one half of them."""
+    if isinstance(pairs, Overlap):
+        parts = [part.sum(axis=0) if half is None else 2.0 * part[half] for part in pairs]
+        return overlap_depths(*parts)
+    if half is None:
+        return depths(*pairs.together())
+    return depths(pairs.histogram[half], pairs.moments[half], _DEVIATIONS_OF_HALF)
 
 
 def hosts(mixture: Mixture, held: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -129,20 +137,13 @@ def occupied_by(mixture: Mixture) -> np.ndarray:
     return order[mixture.counts[order] > 1e-6]
 
 
-def lines_of(mixture: Mixture, held: np.ndarray) -> Lines:
-    """The line that tells each two components apart best.
-
-    For Gaussians the linear discriminant of the two; for any other family the difference of the two scores, of which
-    `features_of` gives one per component.
-    """
+def lines_of(mixture: Mixture, held: np.ndarray) -> Lines | None:
+    """The line that tells each two Gaussian components apart best, a linear discriminant; None for other families."""
     family, statistics = mixture.family, mixture.statistics[held]
+    if not isinstance(family, Gaussian | DiagonalGaussian):
+        return None
     k = held.shape[0]
     i, j = np.triu_indices(k, 1)
-    if not isinstance(family, Gaussian | DiagonalGaussian):
-        directions = np.zeros((i.shape[0], k))
-        directions[np.arange(i.shape[0]), i], directions[np.arange(i.shape[0]), j] = 1.0, -1.0
-        mean = statistics / np.maximum(statistics[:, :1], 1e-300)
-        return lines_between(mean @ mixture.state.coefficients[held].T, directions)
     found = family.posterior_means(statistics)
     centres = (found["means"] - family.origin) / family.unit
     if isinstance(family, Gaussian):
@@ -158,10 +159,19 @@ def lines_of(mixture: Mixture, held: np.ndarray) -> Lines:
     return lines_between(centres, directions)
 
 
-def features_of(mixture: Mixture, held: np.ndarray, rows: Any) -> np.ndarray:
-    """What lines run through: Gaussian rows (n, d) in standard units, or scores (n, k) of the components."""
-    family = mixture.family
-    if isinstance(family, Gaussian | DiagonalGaussian):
-        return np.ascontiguousarray(family.points(rows))
-    features = family.statistics_of_kept(family.kept_rows(rows))
-    return np.ascontiguousarray(features @ mixture.state.coefficients[held].T)
+class Own(NamedTuple):
+    """Rows of a chunk that belong to components."""
+
+    rows: Any  # (n, d') those columns that the mixture uses
+    labels: np.ndarray  # (n,) the place of each in `held`
+    weight: np.ndarray  # (n,)
+    first_row: int
+
+
+def between(mixture: Mixture, held: np.ndarray, lines: Lines | None, own: Own) -> PairSums | Overlap:
+    """What rows add to what is known about the pairs of the components `held` (k,)."""
+    labels = own.labels.astype(np.int64)
+    if lines is None:
+        return overlap_of(mixture.responsibilities(own.rows, held), labels, own.weight, own.first_row)
+    points = np.ascontiguousarray(mixture.family.points(own.rows), dtype=np.float64)
+    return add_rows(lines, Labelled(points, labels, own.weight, own.first_row), held.shape[0])

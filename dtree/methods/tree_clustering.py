@@ -7,6 +7,7 @@ components and the level at which it is cut follow (`core.levels`); the last pas
 
 from collections.abc import Sequence
 from functools import reduce
+from operator import add
 from typing import Annotated, Any
 
 import msgspec
@@ -16,9 +17,8 @@ from dtree.core.families import has_holes, resolve
 from dtree.core.levels import Level, LevelTree, offered_levels, reason_for
 from dtree.core.model import Model
 from dtree.core.recent import Recent
-from dtree.core.valleys import Labelled, add_rows
 from dtree.methods import variational as vb
-from dtree.methods.component_levels import Found, Look, features_of, found_levels, lines_of, occupied_by
+from dtree.methods.component_levels import Found, Look, Own, between, found_levels, lines_of, occupied_by
 from dtree.methods.components import fit_components, structures_of
 from dtree.methods.contract import Job, Workers
 from dtree.methods.facts import Facts
@@ -208,17 +208,16 @@ def look_task(job: Job, number: int, chunk: int) -> Look:
         held = occupied_by(mixture)
         lines = _lines.get((job.run_id, number), lambda: lines_of(mixture, held))
         best, density = mixture.best(rows, held), mixture.log_density(rows, held)
-        features = features_of(mixture, held, rows)
+        pairs = between(mixture, held, lines, Own(rows, best, weight, start))
     job.store.write_rows(_RAW_LEAVES, start, held[best].astype(np.int32))
     job.store.write_rows(_RAW_DENSITY, start, density)
-    pairs = add_rows(lines, Labelled(features, best.astype(np.int64), weight, start), held.shape[0])
     k = held.shape[0]
     return Look(pairs, np.bincount(best, weight, minlength=k), np.bincount(best, weight * density, minlength=k))
 
 
 def combine_looks_task(parts: Sequence[Look]) -> Look:
     """Add what up to eight chunks or groups of chunks found, in order."""
-    return reduce(lambda a, b: Look(a.pairs + b.pairs, a.rows + b.rows, a.log_density + b.log_density), parts)
+    return Look(*(reduce(add, fields) for fields in zip(*parts, strict=True)))
 
 
 def label_task(job: Job, number: int, found: Found, chunk: int) -> np.ndarray:
