@@ -21,6 +21,10 @@ _OLD_FORMAT = {".zarray", ".zgroup", ".zattrs", ".zmetadata"}
 _DATA = ("staged", ".predicting-")  # copies of input, checked as input is
 _GENERATIONS = ("checkpoints/gen-", "parts/")  # of which there are several
 _MOST_DIMENSIONS = 4
+# What there is for every row, where a method has it; "known" are codes of the labels column that came with the data.
+ROW_ARRAYS = {
+    "labels": np.int32, "leaves": np.int32, "confidence": np.float32, "outlier_score": np.float32, "known": np.int32,
+}  # fmt: skip
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
@@ -43,10 +47,10 @@ def _is_cut_off(folder: Path, name: str) -> bool:
     return False
 
 
-def check_row_array(folder: Path, name: str, n: int, data_type: str = "int32") -> None:
+def check_row_array(folder: Path, name: str, n: int) -> None:
     """One sentence unless an array in a finished run has one number for each of n rows, and all its files."""
     metadata = read_metadata(folder, name)
-    one_each = metadata.get("shape") == [n] and metadata.get("data_type") == data_type
+    one_each = metadata.get("shape") == [n] and metadata.get("data_type") == np.dtype(ROW_ARRAYS[name]).name
     require(folder, one_each, f"its {name} are not one for each of {n} rows")
     (rows,) = metadata["chunk_grid"]["configuration"]["chunk_shape"]
     files = sum(len(files) for _, _, files in os.walk(folder / name / "c"))

@@ -15,7 +15,7 @@ import numpy as np
 
 from dtree.core.memory import require_memory
 from dtree.runs.arrays import HEADER, read_metadata
-from dtree.runs.checks import check_folder, check_row_array
+from dtree.runs.checks import ROW_ARRAYS, check_folder, check_row_array
 from dtree.runs.commit import check_place, folder_in_place, place_of, replacement_of, room_on_disk
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
@@ -24,10 +24,6 @@ from dtree.runs.memory import MemoryStore
 from dtree.runs.store import Store
 
 Kind = TypeVar("Kind")
-# What there is for every row, where a method has it; "known" are codes of the labels column that came with the data.
-ROW_ARRAYS = {
-    "labels": np.int32, "leaves": np.int32, "confidence": np.float32, "outlier_score": np.float32, "known": np.int32,
-}  # fmt: skip
 _CHECKPOINT = re.compile("checkpoints/gen-[0-9]{8}")  # what else lies there is none of ours
 _ROW_BYTES = 4  # of each of them
 _MOST_ROWS_CHECKED = 100_000_000  # labels of so many rows are read in a second; of more, only by who needs them
@@ -55,8 +51,7 @@ class Run:
         check_folder(store.path)
         if header.done:
             for name in {*header.row_arrays, *(name for name in ROW_ARRAYS if store.has_rows(name))}:
-                kind = ROW_ARRAYS.get(name, np.int32)
-                check_row_array(store.path, name, header.n_rows, np.dtype(kind).name)
+                check_row_array(store.path, name, header.n_rows)
         return cls(store, header)
 
     @classmethod
