@@ -22,6 +22,7 @@ from dtree.data.cells import level_text, numbers_in
 from dtree.data.summary import SENTINELS, Spoiler, Summary
 
 SKIP = "skip"
+DATES = "dates, as days since 1970-01-01"  # why a column of dates is real; by it dates are written as dates again
 NO_WORDS, YES_WORDS = ("0", "n", "no", "f", "false"), ("1", "y", "yes", "t", "true")
 # A count of k events is within about sqrt(k) of what is expected; beyond this, 3 %, so that no two rows of an amount
 # such as an income would ever count as alike. Larger whole numbers are amounts.
@@ -137,7 +138,7 @@ def _words(name: str, found: Summary, around: Around) -> Column | LeftOut:
 
 def _numbers(name: str, found: Summary, around: Around) -> Column:
     if found.is_dates:
-        return _column(name, "real", "dates, as days since 1970-01-01", found, around)
+        return _column(name, "real", DATES, found, around)
     if found.forms == {"duration"}:
         return _column(name, "real", "durations, in days", found, around)
     if found.forms == {"truth"}:
