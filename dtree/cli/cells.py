@@ -43,7 +43,7 @@ def odd_cells(model: Any, rows: Any, surprisal: Any, row_names: Any, most: int =
     """
     import numpy as np
 
-    from dtree.data.words import in_words
+    from dtree.core.columns import in_words
 
     held = ~np.isnan(surprisal)
     usual = np.array([np.median(column[mask]) if mask.any() else 0.0 for column, mask in zip(surprisal.T, held.T)])

@@ -32,8 +32,8 @@ def command(
     import pandas
 
     from dtree.cli.cells import columns_of, model_of_cells, source_for
+    from dtree.core.columns import in_words
     from dtree.data.source import dense
-    from dtree.data.words import in_words
     from dtree.runs.commit import file_in_place
 
     check_ending(out_, (".csv",))

@@ -17,12 +17,11 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from dtree.core.columns import MOST_LEVELS, Column
+from dtree.core.columns import DATES, MOST_LEVELS, Column
 from dtree.data.cells import level_text, numbers_in
 from dtree.data.summary import SENTINELS, Spoiler, Summary
 
 SKIP = "skip"
-DATES = "dates, as days since 1970-01-01"  # why a column of dates is real; by it dates are written as dates again
 NO_WORDS, YES_WORDS = ("0", "n", "no", "f", "false"), ("1", "y", "yes", "t", "true")
 # A count of k events is within about sqrt(k) of what is expected; beyond this, 3 %, so that no two rows of an amount
 # such as an income would ever count as alike. Larger whole numbers are amounts.
