@@ -76,3 +76,24 @@ def golden_family_of(columns: list[Any]) -> Mixed:
         "category": lambda concentration: Categorical([concentration]),
     }
     return Mixed([(made[kind](*values), [j]) for j, (kind, *values) in enumerate(columns)])
+
+
+def people_with_holes(n: int = 120) -> pd.DataFrame:
+    """Three groups of people, told apart by height, city and visits; every tenth city and height is missing."""
+    rng = np.random.default_rng(3)
+    group = np.arange(n) % 3
+    frame = pd.DataFrame(
+        {
+            "name": [f"p{i}" for i in range(n)],
+            "height": (rng.normal(150, 3, n) + 20 * group).round(2),
+            "city": np.array(["Rome", "Oslo", "Bonn"])[np.where(rng.random(n) < 0.9, group, rng.integers(0, 3, n))],
+            "visits": rng.poisson(2 + 6 * group),
+            "member": np.array(["no", "yes"])[rng.integers(0, 2, n)],
+            "born": np.datetime64("1980-01-01") + (365 * group + rng.integers(0, 90, n)).astype("timedelta64[D]"),
+        }
+    )
+    frame["born"] = frame["born"].dt.strftime("%Y-%m-%d")
+    frame.loc[1::10, "city"] = None
+    frame.loc[4::10, "height"] = np.nan
+    frame.loc[7::20, ["member", "born"]] = None
+    return frame

@@ -295,6 +295,9 @@ def test_the_example_in_the_help_works(
         few = ["--steps", "5", "--permutations", "1", "--sweeps", "0"]
         out = f"{tmp_path}/creatures-ddt.zarr"
         _run("ddt", f"{folder}/dtree-demo.csv", "--labels-column", "kind", *few, "--out", out)
+    if command == "impute":  # by the run that the example of `vb` makes
+        kind = ["--labels-column", "kind", "--family", "gaussian-diag"]
+        _run("vb", f"{folder}/dtree-demo.csv", *kind, "--out", f"{tmp_path}/mixture.zarr")
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
@@ -302,7 +305,7 @@ def test_the_example_in_the_help_works(
 
 
 def test_every_command_of_the_design_is_there() -> None:
-    wanted = "demo fit sample vb ddt levels predict resume info verify report export bench"
+    wanted = "demo fit sample vb ddt levels predict impute resume info verify report export bench"
     assert set(COMMANDS) == set(wanted.split())
 
 

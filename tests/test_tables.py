@@ -22,7 +22,7 @@ from dtree.variational.steps import Rule, make_block
 from dtree.variational.variants import VARIANTS
 from tests.engine.test_features import METHODS as QUICK
 from tests.engine.test_features import SEED, bits
-from tests.tables import KINDS, as_frame, family, table, with_kinds
+from tests.tables import KINDS, as_frame, family, people_with_holes, table, with_kinds
 
 TAKING = [name for name in METHODS if "family" in method_named(name).Settings.__struct_fields__]
 
@@ -55,6 +55,24 @@ def test_tables_by_name_in_every_method_and_place(method, client, tmp_path):
     with pytest.raises(ValueError, match="give new rows as a table too"):
         model.predict(new)
     dtree.report(tmp_path / "run", tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("form", ["frame", "csv", "parquet"])
+def test_staged_tables_keep_their_kinds(form, client, tmp_path):
+    """A table copied to where workers can read it has the labels, kinds and levels of the frame in memory."""
+    people = people_with_holes()
+    here = dtree.BayesKMeansBHC(random_state=0).fit(people)
+    people.to_csv(tmp_path / "x.csv", index=False)
+    people.to_parquet(tmp_path / "x.parquet", index=False)
+    data = people if form == "frame" else tmp_path / f"x.{form}"
+    for place, where in enumerate(({}, {"client": client})):
+        out = tmp_path / f"run{place}.zarr"
+        there = dtree.BayesKMeansBHC(random_state=0, out=out, **where).fit(data)
+        for model in (there, dtree.open(out)):
+            assert (model.kinds_, model.left_out_) == (here.kinds_, here.left_out_)
+            assert np.array_equal(model.labels_, here.labels_)
+            assert np.array_equal(model.predict(people), here.predict(people))
+            assert np.array_equal(model.impute(people), here.impute(people))
 
 
 @pytest.mark.parametrize("chosen", ["auto", "gaussian-diag", "mixed"])

@@ -15,6 +15,7 @@ COMMANDS = {
     "ddt": "Fit Dirichlet diffusion trees: a density, a hierarchy with times, and clusters at a cut.",
     "levels": "Show other levels at which a run can be cut, without fitting again.",
     "predict": "Assign new rows to the clusters of a run, with the log density of each row.",
+    "impute": "Fill in the missing values of a table by a run.",
     "resume": "Carry on a run that was stopped, killed or cut off.",
     "info": "Say what a run holds and where it came from.",
     "verify": "Read every array of a run, and of its data if asked to, and name what is damaged.",

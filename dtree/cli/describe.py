@@ -8,6 +8,7 @@ from dtree.core.columns import share, values_of
 _MOST_CLUSTERS_SHOWN = 15
 _MOST_FEATURES_SHOWN = 6
 _MOST_COLUMNS_SHOWN = 30
+_MOST_PHRASES_SHOWN = 3
 
 
 def describe(run: Any, in_full: bool = False) -> None:
@@ -34,7 +35,11 @@ def describe(run: Any, in_full: bool = False) -> None:
             say(f"{name}: {value}")
     for warning in facts.warnings:
         say(warning)
-    _print_clusters(run, facts)
+    words = _words(run, facts, fitted)
+    _print_clusters(run, facts, words)
+    if in_full and words is not None:
+        say("columns by the nats a row with which they tell the clusters apart:")
+        say("  " + ", ".join(f"{printable(name)} {nats:.2f}" for name, nats in words.ranking[:_MOST_COLUMNS_SHOWN]))
     if in_full or facts.together is not None:
         for table in facts.tables.values():
             print_table(table)
@@ -102,8 +107,18 @@ def describe_table(kinds: Any, left_out: Any, data: str = "") -> None:
         say("missing are empty fields and NA, N/A, NaN, null, none and ?")
 
 
-def _print_clusters(run: Any, facts: Any) -> None:
-    """The largest clusters: how many rows, a few of them by name, or what the method says of each."""
+def _words(run: Any, facts: Any, fitted: Any) -> Any:
+    """What sets the clusters of a table apart, or None where the rows were no table of several kinds."""
+    from dtree.methods.cluster_words import cluster_words
+
+    if not run.header.kinds:
+        return None
+    columns = [run.header.kinds[column] for column in fitted.columns]
+    return cluster_words(facts, columns, facts.leaf_clusters, _MOST_PHRASES_SHOWN)
+
+
+def _print_clusters(run: Any, facts: Any, words: Any = None) -> None:
+    """The largest clusters: how many rows, what sets them apart from all others (in brackets), a few by name."""
     import numpy as np
     from rich.table import Table
     from rich.text import Text
@@ -116,14 +131,17 @@ def _print_clusters(run: Any, facts: Any) -> None:
     sizes = np.bincount(labels)
     columns = facts.clusters
     shown = list(columns)[: 1 + _MOST_FEATURES_SHOWN]
-    heads = ["cluster", "rows", *(_feature(run, name) for name in shown), "for example"]
+    told = ["unlike the rest (in brackets) in"] if words is not None and len(words.clusters) > 1 else []
+    heads = ["cluster", "rows", *(_feature(run, name) for name in shown), *told, "for example"]
     table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
     for cluster in np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS_SHOWN]:
         members = np.flatnonzero(labels == cluster)[:4]
         examples = ", ".join(str(names[i]) if names else str(i) for i in members)
         numbers = (f"{columns[name][cluster]:.4g}" for name in shown)
         more = ", ..." if sizes[cluster] > 4 else ""
-        table.add_row(str(cluster), f"{sizes[cluster]:,}", *numbers, Text(printable(examples + more)))
+        known = words is not None and cluster < len(words.clusters)
+        phrases = [Text(printable("; ".join(words.clusters[cluster]) if known else ""))] if told else []
+        table.add_row(str(cluster), f"{sizes[cluster]:,}", *numbers, *phrases, Text(printable(examples + more)))
     out().print(table)
     if len(sizes) > _MOST_CLUSTERS_SHOWN:
         say(f"and {len(sizes) - _MOST_CLUSTERS_SHOWN} smaller clusters")

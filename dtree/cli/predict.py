@@ -22,15 +22,22 @@ def command(
     data: DATA,
     out_: Annotated[Path, typer.Option("--out", help="labels.csv, labels.npy or labels.npz; .zarr for any number")],
     labels_column: LABELS_COLUMN = None,
+    surprisal: Annotated[
+        bool, typer.Option("--surprisal", help="Also write how surprising every value is, given the rest of its row.")
+    ] = False,
     overwrite: OVERWRITE = False,
     *,
     cluster: Cluster,
 ) -> None:
     """Assign new rows to the clusters of a run, with the log density of each row.
 
+    With `--surprisal` also -log p(value | the rest of its row) for every value, in nats: which value of which row is
+    odd. For runs of `dtree fit` and `dtree vb` whose columns are independent within a cluster.
+
     Example: `dtree predict dtree-demo.zarr dtree-demo.csv --labels-column kind --out labels.csv`
     """
-    from dtree.data import open_source
+    from dtree.cli.cells import columns_of, model_of_cells, odd_cells, source_for
+    from dtree.data.source import dense
     from dtree.methods import method_named
     from dtree.methods.fitted_checks import checked_fitted
     from dtree.runs.run import Run
@@ -40,9 +47,11 @@ def command(
     opened.require_done()
     opened.check_rows()
     header = opened.header
-    leave_out = [name for name in (labels_column, header.labels_column) if name]
-    source = open_source(data, leave_out=leave_out, known=header.kinds).with_columns_of(*header.features)
+    source = source_for(header, data, labels_column)
     method = method_named(header.method, opened.location)
+    if surprisal and out_.suffix == ".zarr":
+        raise ValueError("--surprisal writes a .csv, .npy or .npz file: give another --out")
+    model = model_of_cells(run, "predict with --surprisal") if surprisal else None
     if out_.suffix == ".zarr":
         from dtree.engine.predict import predict_into
 
@@ -56,7 +65,14 @@ def command(
     check_file(out_, overwrite)
     with progress_bar():
         labels, log_density = _predict_here(method, checked_fitted(opened), source)
-    write_columns(out_, {"label": labels, "log_density": log_density}, source.row_names)
+    columns = {"label": labels, "log_density": log_density}
+    if model is not None:
+        values = dense(source.load())
+        found = model._surprisal(values)
+        columns |= {f"surprisal of {kind.name}": found[:, j] for j, kind in enumerate(columns_of(model))}
+        for line in odd_cells(model, values, found, source.row_names):
+            say(line)
+    write_columns(out_, columns, source.row_names)
     say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}")
 
 

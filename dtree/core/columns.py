@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 import msgspec
+import numpy as np
 
 Kind = Literal["real", "count", "binary", "category"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MOST_LEVELS = 1000  # of a category; with more, a level has too few rows to say anything, and every cluster pays for all
+DATES = "dates, as days since 1970-01-01"  # why a column of dates is real; by it dates are written as dates again
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,3 +72,23 @@ def share(part: float) -> str:
     ('25 %', '<1 %', '')
     """
     return "" if part == 0 else "<1 %" if part < 0.01 else f"{100 * part:.0f} %"
+
+
+def in_words(values: np.ndarray, column: Column) -> list[str]:
+    """The values (n,) of a column as texts: a level by its name, a date as one, other numbers with six digits.
+
+    A binary value may be any probability of a yes; the likelier word is taken. A code that is no level is "".
+
+    >>> in_words(np.array([1.0, 2.0]), Column("city", "category", ("Bonn", "Rome")))
+    ['Rome', '']
+    >>> in_words(np.array([0.7]), Column("member", "binary", ("no", "yes")))
+    ['yes']
+    """
+    if column.kind == "binary" and column.levels:
+        return [column.levels[int(value >= 0.5)] for value in values]
+    if column.kind == "category":
+        codes = values.astype(np.int64)
+        return [column.levels[code] if code < len(column.levels) else "" for code in codes]
+    if column.reason.startswith(DATES):
+        return [str(np.datetime64(round(value), "D")) for value in values.tolist()]
+    return [f"{value:.6g}" for value in values]

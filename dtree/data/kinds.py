@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from dtree.core.columns import MOST_LEVELS, Column
+from dtree.core.columns import DATES, MOST_LEVELS, Column
 from dtree.data.cells import level_text, numbers_in
 from dtree.data.summary import SENTINELS, Spoiler, Summary
 
@@ -137,7 +137,7 @@ def _words(name: str, found: Summary, around: Around) -> Column | LeftOut:
 
 def _numbers(name: str, found: Summary, around: Around) -> Column:
     if found.is_dates:
-        return _column(name, "real", "dates, as days since 1970-01-01", found, around)
+        return _column(name, "real", DATES, found, around)
     if found.forms == {"duration"}:
         return _column(name, "real", "durations, in days", found, around)
     if found.forms == {"truth"}:

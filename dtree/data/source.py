@@ -171,6 +171,17 @@ class Source:
             self.kept["row_names"] = None if names is None else [str(name) for name in names]
         return self.kept["row_names"]
 
+    def table(self) -> tuple[Any, list[int]]:
+        """Every column of the data as it is written, as a pandas frame, and where the features (d,) stand in it."""
+        import pandas
+
+        if self.original is not None:
+            return self.original.table()
+        if hasattr(self._format, "table"):
+            return self._format.table(self)
+        rows, names = self.load(), list(self.columns) or [f"feature {place}" for place in range(self.shape[1])]
+        return pandas.DataFrame(dense(rows), columns=names), list(range(self.shape[1]))
+
     # Features -------------------------------------------------------------------------------------------------------
 
     def pick(self, columns: Sequence[int]) -> Source:
@@ -321,6 +332,11 @@ def _is_number_type(name: Any) -> bool:
         return isinstance(name, str) and np.dtype(name).kind in "biuf"
     except (TypeError, ValueError):
         return False
+
+
+def dense(rows: Any) -> np.ndarray:
+    """Rows (n, d), dense or CSR, as an array."""
+    return rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
 
 
 def plain_labels(values: np.ndarray) -> np.ndarray:

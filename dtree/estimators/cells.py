@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from dtree.data.source import dense
 from dtree.estimators.base import Estimator
 from dtree.methods import cells
 
@@ -26,20 +27,29 @@ class MixtureEstimator(Estimator):
         With `return_probability` also the probabilities (n, d) of the categories that were filled in, NaN elsewhere.
         For families of independent columns only. Columns that the model does not use stay as they are.
         """
-        rows = np.array(self._rows(X), dtype=np.float64)
-        found = cells.impute(self._cell_mixture(), rows[:, self.columns_])
-        probability = np.full(rows.shape, np.nan)
-        rows[:, self.columns_], probability[:, self.columns_] = found
-        return (rows, probability) if return_probability else rows
+        found = self._imputed(self._rows(X))
+        return tuple(found) if return_probability else found.values
+
+    def _imputed(self, rows: Any) -> cells.Imputed:
+        """The same of rows (n, d) that were read already."""
+        values = np.array(dense(rows), dtype=np.float64)
+        probability = np.full(values.shape, np.nan)
+        found = cells.impute(self._cell_mixture(), values[:, self.columns_])
+        values[:, self.columns_], probability[:, self.columns_] = found
+        return cells.Imputed(values, probability)
 
     def surprisal(self, X: Any) -> np.ndarray:
         """-log p(x_j | the rest of the row) (n, d) of every value; NaN where it is missing or its column is not used.
 
         For families of independent columns only. Large values stand where a value does not fit its row.
         """
-        rows = np.asarray(self._rows(X), dtype=np.float64)
-        out = np.full(rows.shape, np.nan)
-        out[:, self.columns_] = cells.surprisal(self._cell_mixture(), rows[:, self.columns_])
+        return self._surprisal(self._rows(X))
+
+    def _surprisal(self, rows: Any) -> np.ndarray:
+        """The same of rows (n, d) that were read already."""
+        values = np.asarray(dense(rows), dtype=np.float64)
+        out = np.full(values.shape, np.nan)
+        out[:, self.columns_] = cells.surprisal(self._cell_mixture(), values[:, self.columns_])
         return out
 
 

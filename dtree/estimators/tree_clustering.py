@@ -9,13 +9,15 @@ from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dtree.core.levels import canonical_by_size
-from dtree.estimators.base import Estimator
+from dtree.core.model import Model
+from dtree.estimators.cells import MixtureEstimator
+from dtree.methods import cells
 from dtree.methods.tree_clustering import Fitted
 from dtree.methods.tree_clustering_facts import levels_frame
 from dtree.methods.variational import used_floats
 
 
-class TreeClustering(ClusterMixin, Estimator):
+class TreeClustering(ClusterMixin, MixtureEstimator):
     """Clusters for someone who sets nothing: any table, any size.
 
     Components are fitted by evidence, with the structure that it prefers. Components without a valley of the density
@@ -128,6 +130,14 @@ class TreeClustering(ClusterMixin, Estimator):
         """Log predictive density (n,) of each row."""
         check_is_fitted(self)
         return self._fitted.mixture.log_density(self._mixture_rows(X), self._fitted.held)
+
+    def _cell_mixture(self) -> cells.Mixture:
+        return cells.Mixture(self.family_, self.statistics_, np.log(self.weights_ / self.weights_.sum()))
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        clusters = np.zeros((self.n_clusters_, self.statistics_.shape[1]))
+        np.add.at(clusters, self.leaf_clusters_, self.statistics_)
+        return self.model_, clusters
 
     def _mixture_rows(self, X: Any) -> Any:
         return used_floats(self._rows(X), self.columns_)

@@ -21,6 +21,8 @@
 * One reader of data: folders of parquet files whatever they are called, labels in text columns everywhere, misspelt files told at once.
 * Tables as people have them: kinds of columns found from the data and told with reasons, categories by levels that a run keeps, gaps,
   `--column NAME=KIND` and `columns=` to overrule, frames of pandas, Polars and Arrow. New rows are read with the levels of the run.
+* Single values: `impute` and `surprisal`, `dtree impute` and `dtree predict --surprisal`. Clusters of a table are described by kind, and its
+  columns ranked by the nats with which they tell clusters apart, on the console and in the report.
 * Mended: `DPMixtureVB` crashed after an accepted escape; a saved probit diffusion tree changed when it was opened; saved models lost names.
 
 ## 0.1.0

@@ -36,4 +36,17 @@ its own, the same for all of them; 1, 1.0 and "1" are one level. Columns that we
 
 **Levels** are sorted, or in their own order where a pandas column declares them; they do not depend on the order of the rows, on pieces or
 on workers. A folder of parquet files has one set of levels, found in one scan of its columns of text.
+
+**What is missing, what is odd.** `dtree impute RUN DATA --out filled.csv` writes the table with its gaps filled in, every other field as it
+was: the mean of a number given the rest of its row, the most probable word; `--probabilities` adds how probable it is. `dtree predict RUN
+DATA --surprisal --out odd.csv` writes -log p(value | the rest of its row) for every value, and says which are the oddest. A density depends on
+the unit of its column, so compare a surprisal with others of its column. In Python these are `impute` and `surprisal` of `BHC`,
+`BayesKMeans`, `BayesKMeansBHC`, `IncrementalBHC`, `DPMixtureVB` and `TreeClustering`, and `dtree.column_influence(model)` says how many nats a
+row each column contributes to telling the clusters apart. All of them need columns that are independent within a cluster: every family but
+the full Gaussian and the multinomial.
+
+>>> import dtree
+>>> model = dtree.BHC(random_state=0).fit(people)
+>>> model.impute(people).round().tolist()[2][0] > 30
+True
 """

@@ -118,6 +118,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
     name = "tree-clustering"
     estimator = "TreeClustering"
     command = "fit"
+    instead = "'dtree levels RUN', which shows finer cuts, --level components, --method exact or another --family"
     leaf_rows = "leaves"
 
     def tiny(self, settings: Any) -> Any:

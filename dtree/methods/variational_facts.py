@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtree.core.families import Mixed
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.methods.facts import Facts, counted
@@ -41,7 +42,9 @@ def facts_of(fitted: Fitted, labels: np.ndarray | None) -> Facts:
 
     bound, elbo = "log evidence at least" if fitted.is_bound else "approximate bound", float(fitted.trace[-1])
     kind, means = "pass" if fitted.steps else "iteration", mixture.parameters(shown)
-    first = next((values for values in means.values() if np.ndim(values) == 2), np.empty((k, 0)))
+    # Columns of several kinds have no one number each; they are told in words.
+    plain = {} if isinstance(mixture.family, Mixed) else means
+    first = next((values for values in plain.values() if np.ndim(values) == 2), np.empty((k, 0)))
     warnings = [] if fitted.converged else ["not converged: fit again with a larger --max-iter, --time-limit or --tol"]
     if not fitted.is_bound:
         warnings.append("the variational bound is an expansion here and may lie above the evidence")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from dtree.core.families import Mixed
 from dtree.core.names import Named, take_names
 from dtree.methods.facts import counted
 from dtree.reporting.markup import Section, embedded_json, join, number
@@ -186,7 +187,11 @@ def give_points(subject: Subject, X: Any, most: int) -> None:
     values = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
     values = values[:, subject.columns]
     exposure = values.sum(axis=1) if profile.kind == "token" else np.ones(values.shape[0])
-    points = replace(profile, sums=(values - profile.centre) / profile.spread, exposure=exposure)
+    family = None if subject.facts.model is None else subject.facts.model.family
+    if isinstance(family, Mixed):  # which knows what becomes of words and of what is missing
+        points = family.profile(family.statistics(values))
+    else:
+        points = replace(profile, sums=(values - profile.centre) / profile.spread, exposure=exposure)
     names = subject.row_names if subject.row_names is not None and len(subject.row_names) == n else None
     shown = [f"row {row}" if names is None else names[row] for row in keep]
     subject.points = Points(points, cluster, shown, n, leaf)

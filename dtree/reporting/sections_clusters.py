@@ -17,6 +17,7 @@ from dtree.reporting.subject import Subject
 
 _MOST_CLUSTERS = 200
 _FEATURES = 6
+_MOST_COLUMNS = 50
 _EXAMPLES = 4
 _MOST_POINTS = 2000
 _IN_LEGEND = 40
@@ -32,6 +33,8 @@ _MANY_COLOURS = (
 )
 
 _EXPLAINED = {
+    "table": "What tells a cluster from all other rows, most telling first: the mean of a number, the share of rows "
+    "with a word; that of all other rows in brackets.",
     "standard": "Means in standard deviations of the whole data away from its mean; those furthest out come first.",
     "share": "Features by mutual information with the cluster: share of its rows (and of the others).",
     "token": "Words by mutual information with the cluster: share of its words (and of the others).",
@@ -43,7 +46,8 @@ def cluster_section(subject: Subject) -> Section:
     """The table of clusters, largest first; for a run with levels one for each."""
     html = by_level(subject, lambda place, leaf_clusters: _table_at(subject, place, leaf_clusters))
     if subject.profile is not None:
-        html = Markup('<p class="hint">{}</p>').format(_EXPLAINED[subject.profile.kind]) + html
+        kind = subject.profile.kind if subject.words(subject.facts.leaf_clusters) is None else "table"
+        html = Markup('<p class="hint">{}</p>').format(_EXPLAINED[kind]) + html
     if subject.facts.clusters.keys() & {"confidence", "stability"}:
         html = Markup('<p class="hint">{}</p>').format(_HOW_SURE) + html
     return Section("clusters", "Clusters", html)
@@ -54,7 +58,8 @@ def _table_at(subject: Subject, level: int | None, leaf_clusters: np.ndarray) ->
     sizes = np.bincount(leaf_clusters, weights=subject.shape.size[: subject.shape.n_leaves]).astype(np.int64)
     order = np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS]
     groups = Groups(leaf_clusters, order)
-    texts = cluster_features(subject, groups)
+    words = subject.words(leaf_clusters)
+    texts = cluster_features(subject, groups) if words is None else [_phrases(words.clusters[c]) for c in order]
     pictures = _pictures(subject, groups)
     examples = _examples(subject, groups)
     button = Markup(
@@ -77,7 +82,7 @@ def _table_at(subject: Subject, level: int | None, leaf_clusters: np.ndarray) ->
         html += Markup("<p>And {} smaller ones.</p>").format(number(sizes.shape[0] - _MOST_CLUSTERS))
     if sizes.shape[0] > len(CLUSTER_COLOURS):
         html += Markup('<p class="hint">{}</p>').format(_MANY_COLOURS)
-    return html
+    return html if words is None or len(words.clusters) == 1 else html + _ranking(words.ranking)
 
 
 def _how_sure(subject: Subject, level: int | None, order: np.ndarray) -> dict[str, list[str]]:
@@ -96,6 +101,21 @@ class Groups(NamedTuple):
 
     leaf_clusters: np.ndarray  # (m,)
     order: np.ndarray  # (k',) largest first
+
+
+def _phrases(phrases: Sequence[str]) -> Markup:
+    return Markup('<ul class="words">{}</ul>').format(join(Markup("<li>{}</li>").format(one) for one in phrases))
+
+
+def _ranking(ranking: Sequence[tuple[str, float]]) -> Markup:
+    """The columns of a table by how much they tell the clusters apart."""
+    hint = (
+        "Columns by how much better the clusters explain them than one cluster would, in nats a row. Below 0, a column "
+        "is the same in all clusters."
+    )
+    rows = [(name, f"{nats:.2f}") for name, nats in ranking[:_MOST_COLUMNS]]
+    listed = table(["column", "nats a row"], rows, "Columns by how much they tell the clusters apart", [1])
+    return Markup('<h3>Columns</h3><p class="hint">{}</p>').format(hint) + listed
 
 
 def cluster_features(subject: Subject, clusters: Groups) -> list[Markup]:

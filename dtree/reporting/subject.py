@@ -12,6 +12,7 @@ from dtree.core.columns import Column
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.core.tree import Tree
 from dtree.methods import method_named
+from dtree.methods.cluster_words import ClusterWords, cluster_words
 from dtree.methods.degenerate import facts_of_run
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import checked_fitted
@@ -67,6 +68,12 @@ class Subject:
     def shape(self) -> Shape:
         """The tree to draw."""
         return self.facts.shape()
+
+    def words(self, leaf_clusters: np.ndarray) -> ClusterWords | None:
+        """What sets the clusters of a cut (m,) apart, in words; None where the rows were no table of several kinds."""
+        if not self.kinds or self.columns is None:
+            return None
+        return cluster_words(self.facts, [self.kinds[column] for column in self.columns], leaf_clusters)
 
     @property
     def n_rows(self) -> int:

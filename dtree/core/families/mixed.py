@@ -243,7 +243,7 @@ class Mixed(Family):
         out = np.zeros((statistics.shape[0], self.n_features))
         centre, spread = np.zeros(self.n_features), np.ones(self.n_features)
         for (family, columns, weight), parts in self.block_parts(statistics):
-            for j, (count, values) in zip(columns, _sums_of_columns(family, parts), strict=True):
+            for j, (count, values) in zip(columns, sums_of_columns(family, parts), strict=True):
                 held, rows = values / weight, np.maximum(count / weight, 1e-300)
                 total = max(float(rows.sum()), 1e-300)
                 centre[j] = held.sum() / total
@@ -261,7 +261,7 @@ def with_holes(family: PerColumn, statistics: np.ndarray) -> tuple[Mixed, np.nda
     return Mixed([(family, np.arange(d))]), np.hstack([statistics[:, :1], counts, *parts[1:]])
 
 
-def _sums_of_columns(family: Family, parts: Parts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def sums_of_columns(family: Family, parts: Parts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Counts (k,) and sums (k,) of each column of a block, in the units of the data."""
     for j in range(family.n_features):
         if isinstance(family, Categorical):

@@ -178,6 +178,15 @@ def column(source: Source, place: int) -> np.ndarray:
         return _parse(path, source.beside.details, usecols=[place]).iloc[:, 0].to_numpy()
 
 
+def table(source: Source) -> tuple[Any, list[int]]:
+    """The whole file as it is written, and where the features stand in it."""
+    path, look = Path(source.path), source.beside.details
+    with one_sentence(path):
+        frame = _parse(path, look, dtype=str, keep_default_na=False)
+    frame.columns = look.header if look.has_header else [str(place) for place in range(len(look.header))]
+    return frame, list(source.picked)
+
+
 def row_names(source: Source) -> Any:
     """The column that names the rows."""
     return None if source.beside.row_names is None else column(source, source.beside.row_names)

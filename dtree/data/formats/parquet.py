@@ -96,3 +96,16 @@ def column(source: Source, place: str) -> np.ndarray:
 def row_names(source: Source) -> np.ndarray | None:
     """The index of the frame that was written, or a column that names the rows."""
     return None if source.beside.row_names is None else _column(source.path, str(source.beside.row_names))
+
+
+def table(source: Source) -> tuple[Any, list[int]]:
+    """All files as they are, one below the other, and where the features stand in them."""
+    import pandas
+    import pyarrow.parquet as pq
+
+    parts = [pq.ParquetFile(file).read() for file in files_of(source.path)]
+    columns = {
+        name: [value for part in parts for value in part.column(name).to_pylist()] for name in parts[0].column_names
+    }
+    frame = pandas.DataFrame(columns, dtype=object)
+    return frame, [frame.columns.get_loc(name) for name in source.columns]

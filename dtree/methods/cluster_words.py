@@ -1,0 +1,100 @@
+"""What sets clusters of a table apart, in words by kind: means, rates, shares of categories by name, share missing.
+
+How much a column tells one cluster from the other rows is measured as everywhere: by how many nats the evidence of the
+column is better when the cluster is parted from the rest, per row (`cells.column_influence` of two groups).
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtree.core.columns import DATES, Column, in_words, share
+from dtree.core.families import Categorical, Mixed
+from dtree.core.families.mixed import sums_of_columns
+from dtree.methods.cells import column_influence
+from dtree.methods.facts import Facts
+
+_MUCH_MISSING = 0.1  # a share of missing values that differs by less from that of the other rows is not worth a word
+
+
+class ClusterWords(NamedTuple):
+    """What sets clusters apart."""
+
+    ranking: list[tuple[str, float]]  # columns and the nats per row they contribute, most first
+    clusters: list[list[str]]  # (k,) for each cluster a few phrases, most telling first
+
+
+def cluster_words(
+    facts: Facts, columns: Sequence[Column], leaf_clusters: np.ndarray, most: int = 6
+) -> ClusterWords | None:
+    """The words about every cluster of a cut of the leaves (m,); columns (d',) are those in use.
+
+    None for what is no table of several kinds.
+    """
+    family = None if facts.model is None else facts.model.family
+    if not isinstance(family, Mixed) or family.complete_columns.size or facts.statistics is None:
+        return None
+    if facts.model is None or len(columns) != family.n_features:
+        return None
+    k = int(leaf_clusters.max()) + 1
+    statistics = np.zeros((k, facts.statistics.shape[1]))
+    np.add.at(statistics, leaf_clusters, facts.statistics)
+    rows = facts.model.counts(statistics)
+    influence = column_influence(family, statistics, float(rows.sum()))
+    order = np.argsort(-influence, kind="stable")
+    ranking = [(columns[j].name, float(influence[j])) for j in order]
+    total = statistics.sum(axis=0)
+    clusters: list[list[str]] = []
+    for c in range(k):
+        if k == 1:
+            clusters.append([])
+            continue
+        two = np.stack([statistics[c], total - statistics[c]])
+        apart = column_influence(family, two, float(rows.sum()))
+        phrases = _phrases(family, two, columns)
+        clusters.append([phrases[j] for j in np.argsort(-apart, kind="stable")[:most] if apart[j] > 0])
+    return ClusterWords(ranking, clusters)
+
+
+def _phrases(family: Mixed, two: np.ndarray, columns: Sequence[Column]) -> dict[int, str]:
+    """For every column what a cluster holds and, in brackets, what all other rows hold; two (2, s)."""
+    found = {}
+    for block, parts in family.block_parts(two):
+        categories = isinstance(block.family, Categorical)
+        sums = None if categories else list(sums_of_columns(block.family, parts))
+        for place, j in enumerate(block.columns):
+            column, held = columns[j], parts[0][:, place] / block.weight
+            if sums is None:
+                first: Any = block.family.first
+                levels = parts[1][:, first[place] : first[place + 1]] / block.weight
+                words = _category(column, levels / np.maximum(held, 1e-300)[:, None])
+            else:
+                here, there = (sums[place][1] / block.weight) / np.maximum(held, 1e-300)
+                words = _number(column, here, there)
+            lacking = np.clip(1.0 - held / np.maximum(two[:, 0], 1e-300), 0.0, 1.0)
+            if abs(lacking[0] - lacking[1]) > _MUCH_MISSING:
+                words += f", {_percent(lacking[0])} missing ({_percent(lacking[1])})"
+            found[int(j)] = words
+    return found
+
+
+def _category(column: Column, shares: np.ndarray) -> str:
+    """The level of which a cluster has most in excess of the others; shares (2, levels)."""
+    level = int(np.argmax(shares[0] - shares[1]))
+    name = column.levels[level] if level < len(column.levels) else "another level"
+    return f"{column.name} {name}: {_percent(shares[0, level])} ({_percent(shares[1, level])})"
+
+
+def _number(column: Column, here: float, there: float) -> str:
+    if column.kind == "binary":
+        name = column.levels[1] if column.levels else "1"
+        return f"{column.name} {name}: {_percent(here)} ({_percent(there)})"
+    if column.reason.startswith(DATES):
+        first, second = in_words(np.array([here, there]), column)
+        return f"{column.name}: {first} ({second})"
+    return f"{column.name}: {here:.4g} ({there:.4g})"
+
+
+def _percent(part: float) -> str:
+    return share(float(part)) or "0 %"
