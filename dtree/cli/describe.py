@@ -44,7 +44,7 @@ def describe(run: Any, in_full: bool = False) -> None:
         for table in facts.tables.values():
             print_table(table)
     if in_full and facts.cuts is not None:
-        print_table(facts.cuts.table)
+        print_table(facts.cuts.table.rename(columns=lambda name: str(name).replace("_", " ")))
     if in_full and facts.model is not None:
         _describe_model(facts.model)
 
@@ -162,7 +162,7 @@ def print_table(frame: Any) -> None:
     """A small table of numbers (a data frame) that a method wants shown."""
     from rich.table import Table
 
-    heads = [str(frame.index.name or ""), *(str(name).replace("_", " ") for name in frame.columns)]
+    heads = [str(frame.index.name or ""), *map(str, frame.columns)]
     table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name, row in frame.iterrows():
         table.add_row(str(name), *(f"{float(value):.4g}" for value in row))

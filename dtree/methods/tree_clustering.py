@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
     # Fits of so many rows of ten features take a second. More rows show finer components, but the same valleys.
     sample_rows: Annotated[int, option("More rows are fitted in passes that start from so many of them.", ge=2)] = 5000
 
-    learn_alpha = False
+    variant, learn_alpha = "TSB", False  # of the mixture; not to be chosen
 
     def check(self) -> None:
         """One sentence (ValueError) about the first value that makes no sense, whatever the data."""

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 def spoiled(folder: Path) -> Path:
     X = frame().to_numpy().copy()
-    X[77, 1] = np.nan
+    X[77, 1] = np.inf
     np.save(folder / "x.npy", X)
     return folder / "x.npy"
 
