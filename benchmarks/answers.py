@@ -1,0 +1,111 @@
+"""Is the answer right with nothing set? Adjusted Rand index on labelled sets, the number of clusters not given.
+
+    python -m benchmarks.answers --data DIR [--group shapes|real|tables] [--only NAME] [--peers]
+
+DIR/shapes/*.npz hold X and one or more accepted labellings y0, y1, ... (-1 marks noise, which is not scored; the best
+labelling counts), DIR/*.npz the sets named below with X and y, DIR/tables/*.csv a column `class`. Rows above --rows are
+drawn at random. Peers get standardised columns; HDBSCAN and the mixtures are not told the number of clusters, k-means
+is. Data go to dtree as they are.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import adjusted_rand_score
+
+REAL = ["iris", "wine", "glass", "digits", "optdigits", "letter", "abalone", "shuttle", "skin", "mnist_pca50_10k", "spambase", "tgmcmc_toy", "tgmcmc_10k"]  # fmt: skip
+LABELS = {"abalone": "sex"}  # where they are not called y
+
+
+def labelled_sets(folder: Path, group: str, most_rows: int) -> Iterator[tuple[str, Any, list[np.ndarray]]]:
+    """Name, rows and accepted labellings of every set of a group."""
+    random = np.random.default_rng(0)
+    if group == "tables":
+        import pandas
+
+        for file in sorted((folder / "tables").glob("*.csv")):
+            frame = pandas.read_csv(file)
+            yield file.stem, frame.drop(columns="class"), [pandas.factorize(frame["class"])[0]]
+        return
+    files = (
+        sorted((folder / "shapes").glob("*.npz")) if group == "shapes" else [folder / f"{name}.npz" for name in REAL]
+    )
+    for file in files:
+        with np.load(file, allow_pickle=False) as held:
+            names = [name for name in held.files if name[0] == "y" and name[1:].isdigit()]
+            X, labellings = held["X"].astype(float), [held[n] for n in names or [LABELS.get(file.stem, "y")]]
+        if X.shape[0] > most_rows:
+            rows = random.permutation(X.shape[0])[:most_rows]
+            X, labellings = X[rows], [labels[rows] for labels in labellings]
+        yield file.stem, X, labellings
+
+
+def best_index(labellings: list[np.ndarray], found: np.ndarray) -> float:
+    """The highest adjusted Rand index against any accepted labelling, noise left out."""
+    return max(adjusted_rand_score(labels[labels >= 0], found[labels >= 0]) for labels in labellings)
+
+
+def peers(k: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    """Labels by other methods, from standardised rows; k is the true number of clusters."""
+    from sklearn.cluster import HDBSCAN, KMeans
+    from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
+
+    def by_bic(Z: np.ndarray) -> np.ndarray:
+        fits = [GaussianMixture(n_components=m, random_state=0, reg_covar=1e-5).fit(Z) for m in range(1, 21)]
+        return min(fits, key=lambda fit: fit.bic(Z)).predict(Z)
+
+    bayes = BayesianGaussianMixture(n_components=30, random_state=0, max_iter=200, reg_covar=1e-5)
+    return {
+        "HDBSCAN": HDBSCAN(min_cluster_size=10, copy=True).fit_predict,
+        "BayesianGaussianMixture": bayes.fit_predict,
+        "mixture by BIC": by_bic,
+        "k-means, k told": KMeans(n_clusters=k, n_init=5, random_state=0).fit_predict,
+    }
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--data", type=Path, required=True)
+    words.add_argument("--group", choices=("shapes", "real", "tables"), default="shapes")
+    words.add_argument("--only", default="", help="sets whose name holds this")
+    words.add_argument("--rows", type=int, default=10_000)
+    words.add_argument("--peers", action="store_true")
+    given = words.parse_args()
+    warnings.filterwarnings("ignore")
+    from sklearn.preprocessing import StandardScaler
+
+    import dtree
+
+    scores: dict[str, dict[str, list[float]]] = {}
+    for name, X, labellings in labelled_sets(given.data, given.group, given.rows):
+        if given.only not in name:
+            continue
+        began = time.perf_counter()
+        model = dtree.TreeClustering(random_state=0).fit(X)
+        seconds = time.perf_counter() - began
+        row = {"dtree": best_index(labellings, model.labels_)}
+        offered = [model.at_level(level) for level in model.levels_["level"]]
+        row["best of its levels"] = max(best_index(labellings, labels) for labels in offered)
+        if given.peers and given.group != "tables":
+            Z = StandardScaler().fit_transform(X)
+            k = np.unique(labellings[0][labellings[0] >= 0]).size
+            row |= {peer: best_index(labellings, np.asarray(labels(Z))) for peer, labels in peers(k).items()}
+        group = name.split("_")[0] if given.group == "shapes" else given.group
+        for who, score in row.items():
+            scores.setdefault(group, {}).setdefault(who, []).append(score)
+        told = "  ".join(f"{who} {score:.2f}" for who, score in row.items())
+        print(
+            f"{name:24s} {X.shape!s:14s} {model.n_components_:4d} components {model.n_clusters_:4d} clusters  {told}  {seconds:.1f} s",
+            flush=True,
+        )
+    for group, held in scores.items():
+        print(f"{group:24s}", "  ".join(f"{who} {np.mean(values):.3f}" for who, values in held.items()))
+
+
+if __name__ == "__main__":
+    main()
