@@ -1,6 +1,7 @@
 """Is the answer right with nothing set? Adjusted Rand index on labelled sets, the number of clusters not given.
 
     python -m benchmarks.answers --data DIR [--group shapes|real|tables] [--only NAME] [--peers]
+    python -m benchmarks.answers --nothing [--draws 10]      # rows without groups: how often one cluster is found
 
 DIR/shapes/*.npz hold X and one or more accepted labellings y0, y1, ... (-1 marks noise, which is not scored; the best
 labelling counts), DIR/*.npz the sets named below with X and y, DIR/tables/*.csv a column `class`. Rows above --rows are
@@ -68,15 +69,44 @@ def peers(k: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     }
 
 
+def nothing_there(kind: str, n: int, d: int, random: np.random.Generator) -> np.ndarray:
+    """Rows (n, d) of one group."""
+    if kind == "one Gaussian":
+        return random.normal(size=(n, d)) @ random.normal(size=(d, d))
+    if kind == "uniform box":
+        return random.uniform(size=(n, d))
+    if kind == "Student t, 3 degrees":
+        return random.normal(size=(n, d)) / np.sqrt(random.chisquare(3, n) / 3.0)[:, None]
+    return random.exponential(size=(n, d)) if random.random() < 0.5 else random.lognormal(size=(n, d))
+
+
+def score_nothing(draws: int) -> None:
+    """How often one cluster is found in rows of one group, two to five features."""
+    import dtree
+
+    for kind in ("one Gaussian", "uniform box", "Student t, 3 degrees", "skewed columns"):
+        for n in (200, 2_000, 20_000):
+            random = np.random.default_rng(n)
+            sets = [nothing_there(kind, n, int(random.integers(2, 6)), random) for _ in range(draws)]
+            found = [dtree.TreeClustering(random_state=0).fit(X).n_clusters_ for X in sets]
+            print(f"{kind:22s} {n:6d} rows: one cluster in {sum(k == 1 for k in found)} of {draws}", flush=True)
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--data", type=Path, required=True)
+    words.add_argument("--data", type=Path)
+    words.add_argument("--nothing", action="store_true", help="rows without groups, made on the spot")
+    words.add_argument("--draws", type=int, default=10)
     words.add_argument("--group", choices=("shapes", "real", "tables"), default="shapes")
     words.add_argument("--only", default="", help="sets whose name holds this")
     words.add_argument("--rows", type=int, default=10_000)
     words.add_argument("--peers", action="store_true")
     given = words.parse_args()
     warnings.filterwarnings("ignore")
+    if given.nothing:
+        return score_nothing(given.draws)
+    if given.data is None:
+        words.error("say where the labelled sets are: --data DIR")
     from sklearn.preprocessing import StandardScaler
 
     import dtree
