@@ -46,8 +46,10 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# The site, with warnings as errors; the stories are run once and kept in docs-html/.stories.
 docs: $(VENV)/.dev
-	$(BIN)/python -W error -m dtree.guide docs-html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs-html
+	@echo "open docs-html/index.html"
 
 clean:
-	rm -rf $(VENV) $(NUMERICS) dtree-demo* docs-html
+	rm -rf $(VENV) $(NUMERICS) dtree-demo* docs-html jupyter_execute docs/_made

@@ -37,8 +37,13 @@ class BayesKMeans(ClusterMixin, MixtureEstimator):
 
     Attributes
     ----------
-    labels_, n_clusters_, statistics_ (k, s), log_joint_, family_, prior_, trace_ (one `Progress` per pass)
-    columns_ : the columns it uses (a Gaussian given by name leaves out constant ones). feature_names_in_, row_names_
+    labels_, n_clusters_ : the cluster of every row, and how many there are.
+    statistics_ : (k, s) of the clusters.
+    log_joint_ : log joint density of rows and clusters.
+    family_, prior_ : the model with its hyperparameters.
+    trace_ : one `Progress` for every pass.
+    columns_ : the columns it uses (a Gaussian given by name leaves out constant ones).
+    feature_names_in_, row_names_ : names, when the rows have any.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     >>> BayesKMeans(family="gaussian-diag", random_state=0).fit(X).n_clusters_
@@ -110,8 +115,10 @@ class BayesKMeansBHC(BayesKMeans):
 
     Attributes
     ----------
-    tree_ : over the clusters of Bayes K-means. linkage_ : the same for SciPy.
-    atom_labels_ : the leaf of every row. labels_, n_clusters_ : after cutting the tree.
+    tree_ : over the clusters of Bayes K-means.
+    linkage_ : the same for SciPy.
+    atom_labels_ : the leaf of every row.
+    labels_, n_clusters_ : after cutting the tree.
     log_evidence_bound_ : lower bound on log p(X).
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)

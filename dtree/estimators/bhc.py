@@ -88,8 +88,10 @@ class BHC(TreeEstimator):
     labels_, n_clusters_ : the clusters, cut where a node's probability of being one cluster reaches `cut`.
     tree_, linkage_ : the `Tree`, and the same as a SciPy linkage matrix.
     log_evidence_bound_ : lower bound on the log evidence of the data.
-    family_, prior_ : the model with its hyperparameters. columns_ : the columns it uses.
-    atoms_ : statistics (m, s) of the leaves. bound_trace_ : bounds while optimising.
+    family_, prior_ : the model with its hyperparameters.
+    columns_ : the columns it uses.
+    atoms_ : statistics (m, s) of the leaves.
+    bound_trace_ : bounds while optimising.
     feature_names_in_, row_names_ : names, when X has any: columns and index of a data frame, `var_names` and
         `obs_names` of an AnnData-like object.
     kinds_, left_out_ : what the columns of a table were taken for, and those that are no features, with reasons.

@@ -52,11 +52,12 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
     Attributes
     ----------
     posterior_ : xarray DataTree in ArviZ's schema: n_clusters, log_joint and the prior's parameters by chain and draw.
-    partitions_ : (chain, draw, row) labels, -1 for a row of weight 0, which is in no draw. labels_, n_clusters_ : the
-        point estimate.
+    partitions_ : (chain, draw, row) labels, -1 for a row of weight 0, which is in no draw.
+    labels_, n_clusters_ : the point estimate.
     checkpoints_ : where each chain stopped, as plain arrays; `more_draws` goes on from there.
-    family_, prior_ : the model the chains started from. columns_ : the columns it uses (a Gaussian given by name leaves
-        out constant ones). atoms_ : statistics (m, s) of the leaves.
+    family_, prior_ : the model the chains started from.
+    columns_ : the columns it uses (a Gaussian given by name leaves out constant ones).
+    atoms_ : statistics (m, s) of the leaves.
     tree_ : a tree over the leaves; `credibility()` says how often the leaves below each of its nodes were one cluster.
     feature_names_in_, row_names_ : names, when the rows have any: columns and index of a frame, header and names of a
         file.

@@ -70,17 +70,17 @@ class DiffusionTree(DensityMixin, Estimator):
 
     Attributes
     ----------
-    tree_, trees_ : best tree, all kept trees (columns: parent, child, rest = 1 - t); with "mcmc" by joint density
-    log_evidence_ : log evidence of the best tree, its prior included, in the original units ("mcmc": NaN)
-    log_evidences_ : of all kept trees
-    averaged_trees_, weights_ : the trees of the predictive density
-    labels_, n_clusters_ : cluster of every row, and their number
-    sigma2_, c_, noise_ : hyperparameters of the best tree (posterior means when integrated), noise per leaf
-    converged_, messages_ : whether inference on every kept tree converged, and what it said
+    tree_, trees_ : best tree, all kept trees (columns: parent, child, rest = 1 - t); with "mcmc" by joint density.
+    log_evidence_ : log evidence of the best tree, its prior included, in the original units ("mcmc": NaN).
+    log_evidences_ : of all kept trees.
+    averaged_trees_, weights_ : the trees of the predictive density.
+    labels_, n_clusters_ : cluster of every row, and their number.
+    sigma2_, c_, noise_ : hyperparameters of the best tree (posterior means when integrated), noise per leaf.
+    converged_, messages_ : whether inference on every kept tree converged, and what it said.
     columns_ : the columns used. A Gaussian can say nothing about a constant column, so it is left out, and densities
         are those of the columns used.
-    log_joint_ : (permutation, draw) log joint density of every sampled tree
-    feature_names_in_, row_names_ : names, when the rows have any
+    log_joint_ : (permutation, draw) log joint density of every sampled tree.
+    feature_names_in_, row_names_ : names, when the rows have any.
 
     Examples
     --------

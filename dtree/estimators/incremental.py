@@ -44,10 +44,14 @@ class IncrementalBHC(TreeEstimator):
 
     Attributes
     ----------
-    labels_, n_clusters_ : clusters of all rows seen so far. log_evidence_bound_ : lower bound on their log evidence.
-    tree_, linkage_ : one tree over all rows seen so far. family_, prior_ : the model. n_trees_ : trees in the forest.
-    n_seen_ : rows seen so far. columns_ : the columns used (a Gaussian given by name leaves out those that are constant
-        in the first rows). feature_names_in_, row_names_ : names, when the rows have any.
+    labels_, n_clusters_ : clusters of all rows seen so far.
+    log_evidence_bound_ : lower bound on their log evidence.
+    tree_, linkage_ : one tree over all rows seen so far.
+    family_, prior_ : the model.
+    n_trees_ : trees in the forest.
+    n_seen_ : rows seen so far.
+    columns_ : the columns used (a Gaussian given by name leaves out those that are constant in the first rows).
+    feature_names_in_, row_names_ : names, when the rows have any.
 
     >>> X = np.concatenate([np.random.default_rng(0).normal(c, 1.0, (30, 2)) for c in (0.0, 12.0)])
     >>> model = IncrementalBHC(random_state=0).fit(X)

@@ -39,18 +39,27 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
 
     Attributes
     ----------
-    labels_ : (n,) clusters, the largest is 0. n_clusters_ : how many.
-    component_labels_ : (n,) the component of each row. n_components_ : how many. leaf_clusters_ : the cluster of each.
-    components_ : dict of named posterior means of the components (`means`, `covariances`, ...). weights_ : shares.
-    tree_ : over the components, with `cut`, `to_linkage` and `to_newick`. linkage_ : the same for SciPy.
-    level_ : where it was cut. level_reason_ : why, in a sentence. levels_ : a table of the cuts worth a look.
+    labels_ : (n,) clusters, the largest is 0.
+    n_clusters_ : how many.
+    component_labels_ : (n,) the component of each row.
+    n_components_ : how many.
+    leaf_clusters_ : the cluster of each.
+    components_ : dict of named posterior means of the components (`means`, `covariances`, ...).
+    weights_ : shares.
+    tree_ : over the components, with `cut`, `to_linkage` and `to_newick`.
+    linkage_ : the same for SciPy.
+    level_ : where it was cut.
+    level_reason_ : why, in a sentence.
+    levels_ : a table of the cuts worth a look.
     confidence_ : (n,) the probability that each row belongs to its cluster, given the model: the responsibilities of
-        the components of the cluster added up. Near 1 away from boundaries, about a half between two clusters.
-        It says nothing of whether the clusters are real: that is what the depths in `levels_` are for.
-    cluster_confidence_ : (k,) its mean over the rows of each cluster. cluster_stability_ : (k,) how well the cluster is
-        found again when the valleys are measured on half of the rows (rows in both over rows in either; 1: exactly).
+        the components of the cluster added up. Near 1 away from boundaries, about a half between two clusters. It says
+        nothing of whether the clusters are real: that is what the depths in `levels_` are for.
+    cluster_confidence_ : (k,) its mean over the rows of each cluster.
+    cluster_stability_ : (k,) how well the cluster is found again when the valleys are measured on half of the rows
+        (rows in both over rows in either; 1: exactly).
     outlier_score_ : (n,) how many nats less likely a row is than the average row of its component.
-    log_evidence_bound_ : lower bound on log p(X). family_ : with the hyperparameters that were learned.
+    log_evidence_bound_ : lower bound on log p(X).
+    family_ : with the hyperparameters that were learned.
 
     >>> import numpy as np
     >>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 1000)

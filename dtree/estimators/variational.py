@@ -66,7 +66,11 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
     weights_ : (T,) mean mixture weights, components that hold rows first, in decreasing size.
     components_ : dict of named posterior means, also as attributes (`means_`, ...); `component_frame` gives them with
         names.
-    labels_, n_clusters_, statistics_, family_, alpha_, truncation_, n_iter_, converged_; columns_ : the columns used.
+    labels_, n_clusters_ : the most probable component of every row, and how many hold rows.
+    statistics_ : (T, s) expected sums of the components.
+    family_, alpha_, truncation_ : the model as fitted.
+    n_iter_, converged_ : how many iterations, and whether they were enough.
+    columns_ : the columns used.
     feature_names_in_, row_names_ : names, when the rows have any: columns and index of a frame, header and names of a
         file.
 

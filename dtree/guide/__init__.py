@@ -24,6 +24,6 @@ The shortest way through: `dtree demo` in a terminal, then `dtree fit yours.csv 
 >>> model.n_clusters_
 9
 
-These modules hold nothing but their text; `make docs` turns them and the docstrings of the package into pages, and the examples in them
-are run by the tests.
+These modules hold nothing but their text; `make docs` makes a site of them, of the docstrings of the package and of the notebooks, and the
+examples in them are run by the tests.
 """
