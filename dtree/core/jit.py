@@ -1,77 +1,21 @@
 """Compiled kernels: one decorator, one on-disk cache that can never serve stale machine code.
 
-Numba keys a cached kernel on its own file only, so editing a function that a kernel calls would silently leave the old
-machine code in use. Our cache folder is therefore named by a hash of every source file that holds kernels (that is,
-that imports this module) and of the numba version: an edit to any of them starts a fresh folder, and a second process
-with the same sources compiles nothing. Constants that a kernel reads must live in such a file too, for the same reason.
-
 `kernel` is `numba.njit(cache=has_source_file, nogil=True)`; set `DTREE_CACHE_DIR` to choose where the machine code is
-kept, and `NUMBA_DISABLE_JIT=1` to run the same code as plain Python.
+kept, and `NUMBA_DISABLE_JIT=1` to run the same code as plain Python. A second process with the same sources compiles
+nothing; `dtree.core.kernel_sources` says what an edit compiles anew.
 """
 
-import hashlib
 import os
-import shutil
-import sys
-import tempfile
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import config as numba_config
 
+from dtree.core.kernel_cache import cache_folder, keep
+
 # isnan and == -inf must keep their meaning, so "nnan" and "ninf" are left out of the fast-math flags.
 DOT_PRODUCT_MATH = {"reassoc", "contract", "nsz", "arcp"}
-_STALE_AFTER_DAYS = 30
-
-
-def _source_hash() -> str:
-    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
-    package = Path(__file__).resolve().parent.parent
-    for source in sorted(package.rglob("*.py")):
-        text = source.read_bytes()
-        if b"core.jit import" in text:
-            digest.update(source.relative_to(package).as_posix().encode())
-            digest.update(text)
-    return digest.hexdigest()[:16]
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-def _choose_cache_folder() -> Path:
-    """The first writable of DTREE_CACHE_DIR, the user's cache folder and the temporary folder."""
-    name = f"kernels-{_source_hash()}"
-    bases = []
-    if os.environ.get("DTREE_CACHE_DIR"):
-        bases.append(Path(os.environ["DTREE_CACHE_DIR"]))
-    bases.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dtree")
-    bases.append(Path(tempfile.gettempdir()) / f"dtree-cache-{os.getuid() if hasattr(os, 'getuid') else 'user'}")
-    for base in bases:
-        if _writable(base / name):
-            _sweep(base, keep=name)
-            return base / name
-    return Path(tempfile.mkdtemp(prefix="dtree-kernels-"))
-
-
-def _sweep(base: Path, keep: str) -> None:
-    """Delete kernel folders of sources that nobody has used for a month."""
-    os.utime(base / keep)
-    limit = time.time() - _STALE_AFTER_DAYS * 86400
-    for folder in base.glob("kernels-*"):
-        if folder.name != keep and folder.stat().st_mtime < limit:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-CACHE_FOLDER = _choose_cache_folder()
 
 
 def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | bool = False) -> Any:
@@ -88,34 +32,16 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | b
     """
 
     def decorate(plain: Callable[..., Any]) -> Any:
-        has_source_file = os.path.exists(plain.__code__.co_filename)  # not so at a prompt or in a doctest
+        file = plain.__code__.co_filename
+        if not os.path.exists(file):  # at a prompt or in a doctest
+            return numba.njit(nogil=True, fastmath=fastmath)(plain)
         callers_folder = numba_config.CACHE_DIR
-        numba_config.CACHE_DIR = str(CACHE_FOLDER)
+        numba_config.CACHE_DIR = str(cache_folder(file))
         try:
-            compiled = numba.njit(cache=has_source_file, nogil=True, fastmath=fastmath)(plain)
+            compiled = numba.njit(cache=True, nogil=True, fastmath=fastmath)(plain)
         finally:
             numba_config.CACHE_DIR = callers_folder
-        _forgive_foreign_types(compiled)
+        keep(compiled)
         return compiled
 
     return decorate(function) if function is not None else decorate
-
-
-def _forgive_foreign_types(compiled: Any) -> None:
-    """Let a kernel's cache be read by a program that lacks a type it was once compiled for: it then starts afresh.
-
-    The index of a kernel names the types of its arguments, a family of the user's own among them; numba cannot read it
-    where that family's module cannot be imported, and would fail instead of compiling.
-    """
-    cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if cache_file is None:
-        return  # no cache, or the JIT is off
-    load = cache_file._load_index
-
-    def load_or_start_afresh() -> Any:
-        try:
-            return load()
-        except (ImportError, AttributeError):
-            return {}
-
-    cache_file._load_index = load_or_start_afresh

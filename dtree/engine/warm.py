@@ -1,10 +1,14 @@
 """Compile the kernels of a method once, on tiny data, so that worker processes load machine code from the cache."""
 
-from typing import Any
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dtree.core.families import FAMILIES, Family
+from dtree.core.progress import report
 from dtree.engine.drive import Given, drive
 from dtree.methods import method_named
 from dtree.methods.contract import Method
@@ -35,6 +39,38 @@ def warm_all() -> None:
     method = method_named("bayes-kmeans-bhc")
     for family in FAMILIES:
         warm(method, method.Settings(family=family))
+
+
+class Wanted(NamedTuple):
+    """A method and a family, by name."""
+
+    method: str
+    family: str
+
+
+# What `dtree fit` may need: its own method and the exact one for tables of numbers and for others, passes for all.
+FITS = (
+    Wanted("tree-clustering", "gaussian"),
+    Wanted("tree-clustering", "mixed"),
+    Wanted("bhc", "gaussian"),
+    *(Wanted("bayes-kmeans-bhc", family) for family in FAMILIES),
+)
+
+
+def _warm_named(wanted: Wanted) -> None:
+    method = method_named(wanted.method)
+    warm(method, method.Settings(family=wanted.family))
+
+
+def warm_side_by_side(work: Sequence[Wanted], processes: int) -> None:
+    """`warm` for several methods and families in processes of their own, because numba compiles in one thread."""
+    # Not forked: a copy of a process with threads may wait for ever for a lock that one of them held.
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        running = [pool.submit(_warm_named, wanted) for wanted in work]
+        report("compiling", 0, len(running))
+        for done, one in enumerate(as_completed(running), start=1):
+            one.result()
+            report("compiling", done, len(running))
 
 
 if __name__ == "__main__":

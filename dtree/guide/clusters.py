@@ -26,5 +26,5 @@ making room `dtree resume` carries on.
 or 100, threads or processes, disturbed or not, give identical labels, statistics and trees.
 
 **The first start** of a kernel on a machine compiles it, which takes from seconds to a minute; the machine code is kept on disk
-(`DTREE_CACHE_DIR` chooses where) and later starts load it.
+(`DTREE_CACHE_DIR` chooses where) and later starts load it. `dtree warm` compiles beforehand, on all cores.
 """

@@ -23,9 +23,13 @@ _LARGEST_TABLED_COUNT = 50_000.0  # see `compile_for`
 def _wider(columns, worth, capacity):
     """Copies of the per-cluster arrays with room for `capacity` clusters."""
     more_columns = np.zeros((columns.shape[0], capacity))
-    more_columns[:, : columns.shape[1]] = columns
     more_worth = np.zeros(capacity)
-    more_worth[: worth.shape[0]] = worth
+    for c in range(
+        columns.shape[1]
+    ):  # loops: assigning slices compiles numba's sentence about shapes, two seconds of it
+        more_worth[c] = worth[c]
+        for j in range(columns.shape[0]):
+            more_columns[j, c] = columns[j, c]
     return more_columns, more_worth
 
 
@@ -65,7 +69,8 @@ def move_in_order(model, atoms, order, n_seeds, labels, k):
     scratch = np.empty(s)
     for c in range(k):
         if members[c] > 0:
-            scratch[:] = columns[:, c]
+            for j in range(s):
+                scratch[j] = columns[j, c]
             worth[c] = log_phi_h(model, scratch)
     moved = 0
     for position in range(order.shape[0]):
