@@ -6,17 +6,18 @@
 | `.npz` | `X` (or `file.npz:name`), or the parts of a sparse matrix | `feature_names`, `row_names` |
 | `.csv` | the columns, each of its kind (`kinds`) | the header; a text column called id or name, or the first one |
 | `.parquet` | likewise; a folder of such files too, whatever it is called | the columns; likewise |
-| `.zarr` | the array, or `X` (or `folder.zarr:name`) of a group, dense or sparse | attributes called like that |
+| `.zarr` | the array, or `X` (or `folder.zarr::name`) of a group, dense or sparse | attributes called like that |
 
 A csv file has a header unless its first line is all numbers (0, 1, 2, ... above fractions is a header too) or most of
 its words stand again below it; commas, semicolons and tabs are understood. Nothing is ever unpickled. Whatever is wrong
 with a file, the caller gets one sentence (`ValueError`) that says what and what to do about it.
+
+A name may be an address too (`s3://bucket/rows.zarr`, also `gs:// az:// https:// memory://`): see `dtree.storage`.
 """
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from dtree.data.formats import FORMATS, memory, parquet, zarr
 from dtree.data.sentences import one_sentence, require_table
 from dtree.data.source import Choice, Source
 from dtree.data.tables import as_choice
+from dtree.storage.places import Place, is_address, located
 
 ENDINGS = tuple(f".{kind}" for kind in FORMATS if kind != "memory")
 
@@ -43,8 +45,9 @@ def open_source(
 
     Parameters
     ----------
-    data : a path with one of the known endings (`file.npz:name` picks an array by name), an array, a sparse matrix, a
-        data frame (pandas, Polars, Arrow), an AnnData-like object, or a source, which comes back as it is.
+    data : a path or address with one of the known endings (`file.npz:name`, `store.zarr::name` pick an array by name),
+        an array, a sparse matrix, a data frame (pandas, Polars, Arrow), an AnnData-like object, or a source,
+        which comes back as it is.
     labels_column : the column (a name, or a number from 0; in an `.npz` or `.zarr` also another array) that holds known
         labels: it is kept apart from the features.
     leave_out : names of further columns that are not features, if the data have them.
@@ -54,7 +57,7 @@ def open_source(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "heights.csv"
+    ...     path = located(folder) / "heights.csv"
     ...     _ = path.write_text("name,height,kind\\nash,20,tree\\nbox,2,shrub\\n")
     ...     source = open_source(path, labels_column="kind")
     ...     source.shape, source.columns, source.load().tolist(), source.row_names, source.labels.tolist()
@@ -76,27 +79,33 @@ def open_source(
     return replace(source, name=name, wider=None if source.wider is None else replace(source.wider, name=name))
 
 
-def split_array_name(given: str) -> tuple[Path, str | None]:
-    """The path and the array in `file.npz:name`.
+def split_array_name(given: str) -> tuple[Place, str | None]:
+    """The place and the array in `file.npz:name` or `store.zarr::name`.
 
-    >>> split_array_name("rows.npz:train")[1]
-    'train'
+    >>> split_array_name("rows.npz:train")[1], split_array_name("s3://bucket/store.zarr::temperature")[1]
+    ('train', 'temperature')
     """
-    if not os.path.lexists(given):
+    if is_address(given) or not os.path.lexists(given):
         for ending in ENDINGS:
             head, mark, name = given.rpartition(ending + ":")
-            if mark and name:
-                return Path(head + ending), name
-    return Path(given), None
+            if mark and name.lstrip(":"):
+                return located(head + ending), name.lstrip(":")
+    return located(given), None
 
 
-def _kind_of(path: Path) -> str:
+def is_there(given: str) -> bool:
+    """Whether there is anything where the data have this name."""
+    path = split_array_name(given)[0]
+    return path.exists() or zarr.is_store(path)
+
+
+def _kind_of(path: Place) -> str:
     """The format of a file or folder, or one sentence why nothing can be read there."""
     ending = path.suffix.lower()
-    if not path.exists():
+    if not (path.exists() or zarr.is_store(path)):  # a store may be there where files cannot be listed
         known = "" if ending in ENDINGS else f", and it has an unknown ending: the known ones are {' '.join(ENDINGS)}"
         raise ValueError(f"there is no file {path}{known}")
-    if path.is_dir():
+    if path.is_dir() or (ending == ".zarr" and zarr.is_store(path)):
         if ending == ".zarr" or zarr.is_store(path):
             return "zarr"
         if ending == ".parquet" or parquet.files_of(path):

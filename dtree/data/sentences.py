@@ -3,10 +3,12 @@
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from dtree.storage.failures import StoreFailure
+from dtree.storage.places import Place
 
 MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
 MOST_COLUMNS = 2**31
@@ -53,10 +55,12 @@ def listed(names: Sequence[str], limit: int = 12) -> str:
 
 
 @contextmanager
-def one_sentence(path: Path) -> Iterator[None]:
+def one_sentence(path: Place) -> Iterator[None]:
     """Turn whatever a file library raises into one sentence; our own sentences name the file already."""
     try:
         yield
+    except StoreFailure:
+        raise  # which is a sentence already, and says nothing about the file
     except MemoryError:
         raise ValueError(f"{path} declares more data than fits in memory; it may be damaged") from None
     except UnicodeDecodeError:

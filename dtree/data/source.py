@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +16,11 @@ import numpy as np
 
 from dtree.core.columns import Column, check_columns
 from dtree.core.memory import require_memory
+from dtree.data.ahead import read_ahead
 from dtree.data.sentences import MOST_COLUMNS, MOST_ROWS, listed, one_line
+from dtree.storage.failures import StoreFailure
+from dtree.storage.options import StorageOptions, current_options
+from dtree.storage.places import Place, is_address, is_remote, located
 
 RECORDED = ("kind", "path", "shape", "dtype", "step", "columns", "picked", "kinds")
 _MOST_NAMES = 1_000_000  # names of more rows are read by nobody and would fill the header of a run
@@ -57,12 +60,14 @@ class Beside(NamedTuple):
 class Source:
     """Rows of a dataset; `dtree.data.open_source` makes one.
 
-    kind : the format, "memory" for rows in memory. path : of the file, absolute. shape : (n, d). dtype : of the values.
+    kind : the format, "memory" for rows in memory. path : of the file, absolute, or its
+        address. shape : (n, d). dtype : of the values.
     step : reading is cheapest in multiples of so many rows. columns : names (d,) of the features, () if there are none.
     picked : (d,) the columns of the file that are the features, in order; () for all of them.
     kinds : (d,) what the columns of a table hold, () when nothing is known. left_out : names of its columns that are no
         features, each with the reason.
     name : what to call the data, the path as it was given. is_sparse : whether `read` gives CSR rows.
+    options : of the object store that the rows are in; workers get them, a run does not.
     """
 
     kind: str
@@ -76,6 +81,7 @@ class Source:
     # What follows is not written into a run's header.
     name: str = field(default="", compare=False, repr=False)
     is_sparse: bool = field(default=False, compare=False, repr=False)
+    options: StorageOptions = field(default_factory=current_options, compare=False, repr=False)
     beside: Beside = field(default=Beside(), compare=False, repr=False)
     left_out: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     # The same rows with the columns that were left out by their number, what they were copied from, what was read once.
@@ -87,6 +93,11 @@ class Source:
         """What travels to other processes: the description, and not the data it was copied from."""
         return {**self.__dict__, "wider": None, "original": None, "kept": {}}
 
+    @property
+    def place(self) -> Place:
+        """Where the file is."""
+        return located(self.path, self.options)
+
     # Rows -----------------------------------------------------------------------------------------------------------
 
     def read(self, start: int, stop: int) -> Any:
@@ -95,10 +106,16 @@ class Source:
             if self.picked not in self.kept:
                 self.kept[self.picked] = self.load()
             return self.kept[self.picked][start:stop]
+        if is_remote(self.path):
+            return read_ahead(self, start, stop)
+        return self.read_now(start, stop)
+
+    def read_now(self, start: int, stop: int) -> Any:
+        """The same, read by the thread that asks, by ranges."""
         try:
             rows = self._format.read(self, start, stop)
             rows = rows[:, list(self.picked)] if self.picked else rows
-        except MemoryError:
+        except (MemoryError, StoreFailure):
             raise
         except Exception as problem:
             raise ValueError(
@@ -245,20 +262,19 @@ class Source:
             if not names:
                 return self
             kinds = tuple(Column(name, "real") for name in names)
-        again = self._format.opened(
-            self.beside.table if self.kind == "memory" else Path(self.path), Choice(known=kinds)
-        )
+        again = self._format.opened(self.beside.table if self.kind == "memory" else self.place, Choice(known=kinds))
         return replace(again, name=self.name, beside=again.beside._replace(labels=self.beside.labels))
 
     # On disk --------------------------------------------------------------------------------------------------------
 
-    def staged(self, folder: str | os.PathLike[str]) -> Source:
+    def staged(self, folder: Any) -> Source:
         """A source that any process can read by ranges: itself if it is one, else a copy written to `folder`."""
         if self._format.BY_RANGES and self.kind != "memory":
             return self
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        folder = located(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         whole = self if self.wider is None else self.wider
-        copy = self._format.stage(whole, Path(folder))
+        copy = self._format.stage(whole, folder)
         copy = replace(copy, name=self.name, original=self, kinds=whole.kinds, left_out=self.left_out)
         if whole is self:
             return copy
@@ -318,9 +334,15 @@ def check_record(record: Any) -> None:
         raise ValueError(f"the columns of its source are not described: {str(problem).replace('`', chr(39))}") from None
     require(set(record) <= set(RECORDED), "its source says more than dtree ever writes")
     require(
-        isinstance(place, str) and "\0" not in place and os.path.isabs(place) and os.path.normpath(place) == place,
+        isinstance(place, str) and "\0" not in place and _names_a_place(place),
         f"the path of its source, {str(place)[:80]!r}, is not one that names a place outright",
     )
+
+
+def _names_a_place(path: str) -> bool:
+    if is_address(path):
+        return str(located(path)) == path
+    return os.path.isabs(path) and os.path.normpath(path) == path
 
 
 def _is_whole(value: Any, low: int, high: int) -> bool:

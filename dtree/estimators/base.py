@@ -21,6 +21,7 @@ from dtree.methods.contract import seed_of as seed_of
 from dtree.methods.contract import used_columns
 from dtree.methods.fitted_checks import checked_fitted, checked_settings
 from dtree.methods.settings import checked
+from dtree.storage.options import StorageOptions, with_options
 
 DEPRECATED = "deprecated"  # the default of a parameter that has a new name
 
@@ -71,6 +72,10 @@ class Estimator(BaseEstimator):
 
         A row of weight w (a whole number) stands for w equal rows; weights are for rows in this process.
         """
+        with self._stores():
+            return self._fit(X, sample_weight)
+
+    def _fit(self, X: Any, sample_weight: Any) -> Self:
         from dtree.engine.drive import Given, Place, drive  # dask is loaded only when it is asked for
 
         settings = self._settings_for(X)
@@ -85,8 +90,11 @@ class Estimator(BaseEstimator):
         number = None if number is None else int(number)
         given = Given(data, columns=columns, weight=sample_weight, random_state=number)
         run = drive(self._method, settings, given, place, self._method.seed_of(self.random_state), progress)
-        self._become(run)
-        return self
+        return self._become(run)
+
+    def _stores(self) -> Any:
+        """A block in which places in object stores are reached as this estimator was told."""
+        return with_options(getattr(self, "storage_options", None))
 
     def _checked_source(self, X: Any) -> Any:
         """Rows in memory, checked for the family, their names and the kinds of their columns remembered."""
@@ -160,8 +168,10 @@ class Estimator(BaseEstimator):
         X = self._framed(X)
         if not hasattr(X, "dask") and (is_elsewhere(X) or self._is_coded or (self.kinds_ and has_words(X))):
             features = self._features()
-            X = open_source(X, known=features[2]).with_columns_of(*features)
-        return in_memory(X)
+            with self._stores():
+                X = open_source(X, known=features[2]).with_columns_of(*features)
+        with self._stores():
+            return in_memory(X)
 
     def _framed(self, X: Any) -> Any:
         """An array as a frame when something was said about its columns."""
@@ -185,6 +195,18 @@ class Estimator(BaseEstimator):
     def _used_rows(self, X: Any) -> Any:
         """The columns of new rows that the model uses."""
         return used_columns(self._rows(X), self.columns_)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; storage options are shown without their values.
+
+        >>> from dtree import BHC
+        >>> BHC(storage_options={"aws_secret_access_key": "abc"})
+        BHC(storage_options={'aws_secret_access_key': ***})
+        """
+        found: dict[str, Any] = super().get_params(deep)
+        if found.get("storage_options") is not None:
+            found["storage_options"] = StorageOptions(found["storage_options"])
+        return found
 
     # What follows from the rest -------------------------------------------------------------------------------------
 

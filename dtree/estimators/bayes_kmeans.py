@@ -31,7 +31,9 @@ class BayesKMeans(ClusterMixin, MixtureEstimator):
     random_state : the same number gives the same answer, on one worker or a hundred.
     progress : called with a `Progress` (pass, objective, clusters, rows per second) after every pass.
     client : a `distributed.Client` whose workers do the work.
-    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
+        `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
     sample_rows : rows on which the starting clusters are found; None for as many as take seconds.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
@@ -69,6 +71,7 @@ class BayesKMeans(ClusterMixin, MixtureEstimator):
         sample_rows: int | None = None,
         max_passes: Any = DEPRECATED,
         columns: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -148,6 +151,7 @@ class BayesKMeansBHC(BayesKMeans):
         max_passes: Any = DEPRECATED,
         threshold: Any = DEPRECATED,
         columns: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -80,7 +80,9 @@ class BHC(TreeEstimator):
     subset : how many rows the randomised method clusters exactly at a time.
     random_state : used by the randomised method only.
     client : a `distributed.Client` whose workers score the pairs of rows of the exact method; the tree is the same.
-    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
+        `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
@@ -121,6 +123,7 @@ class BHC(TreeEstimator):
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
         columns: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 

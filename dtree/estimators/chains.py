@@ -45,8 +45,10 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
     n_jobs : chains run at the same time, in threads. Results do not depend on it.
     random_state : seed; the same seed gives the same draws, bit for bit, in this process or on any number of workers.
     client : a `distributed.Client` whose workers run the chains, each a task that can be resumed.
-    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none. Workers must see it under
-        the same name.
+    out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
+        Workers must see it under the same name.
+    storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
+        `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
@@ -98,6 +100,7 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
         columns: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -126,14 +129,10 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
         model = Model(self.family, DirichletProcess(), self.coarsening)  # the settings have a prior of their own
         # Leaves that are no rows, with what a run of Bayes K-means says of its clusters.
         leaves = SimpleNamespace(statistics=atoms, model=model, columns=np.arange(self.family.n_features))
-        run = drive(
-            self._method,
-            settings,
-            Given(None, reduction=leaves),
-            Place(self.out, client=self.client),
-            seed_of(self.random_state),
-        )
-        return self._become(run)
+        place = Place(self.out, client=self.client)
+        with self._stores():
+            run = drive(self._method, settings, Given(None, reduction=leaves), place, seed_of(self.random_state))
+            return self._become(run)
 
     def more_draws(self, draws: int) -> Self:
         """Go on from where the chains stopped; the draws are those of a run that never stopped.

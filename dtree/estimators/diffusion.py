@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -66,7 +67,9 @@ class DiffusionTree(DensityMixin, Estimator):
         Where `labels_` and `predict` cut `tree_`; None cuts in the widest gap between divergence times.
     random_state : int, RandomState or None
     client : a `distributed.Client` whose workers run the permutations side by side; the answer is the same.
-    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
+        `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
 
     Attributes
     ----------
@@ -121,6 +124,7 @@ class DiffusionTree(DensityMixin, Estimator):
         random_state: Any = None,
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 

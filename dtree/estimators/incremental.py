@@ -38,8 +38,11 @@ class IncrementalBHC(TreeEstimator):
     random_state : seed of the shuffling.
     client : a `distributed.Client` whose workers compute the blocks of a Dask collection; insertion itself is
         sequential and happens here.
-    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none. Every `partial_fit` writes
-        it anew, in time proportional to all rows seen: for a stream of small blocks save the model at the end.
+    out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none. Every
+        `partial_fit` writes it anew, in time proportional to all rows seen: for a stream of small blocks save the
+        model at the end.
+    storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
+        `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
@@ -85,6 +88,7 @@ class IncrementalBHC(TreeEstimator):
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
         columns: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -138,7 +142,8 @@ class IncrementalBHC(TreeEstimator):
         self._tree, self._labels, self._mixture = None, None, None
         self.n_seen_ = self._forest.n_atoms
         if self.out is not None:
-            self._finished_run().copy_to(self.out, self._method, overwrite=True)
+            with self._stores():
+                self._finished_run().copy_to(self.out, self._method, overwrite=True)
         return self
 
     def _take(self, fitted: Fitted) -> None:

@@ -11,6 +11,7 @@ import dtree
 from dtree.estimators.base import Estimator
 from dtree.methods import method_named
 from dtree.runs.run import Run
+from dtree.storage.options import with_options
 
 
 def save(
@@ -20,16 +21,18 @@ def save(
     provenance: Mapping[str, Any] | None = None,
     row_names: Sequence[str] | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a fitted model as a run that `open` gives back bit for bit.
 
     Parameters
     ----------
     model : a fitted estimator, e.g. BHC.
-    run : the folder to make, by custom `something.zarr`.
+    run : the folder or address (`s3://...`) to make, by custom `something.zarr`.
     provenance : what else to remember, kept as notes in the run's header.
     row_names : (n,) names of the rows; those the model was fitted with when None.
     overwrite : replace an existing run; the old one stays until the new one is complete.
+    storage_options : credentials and endpoints of an object store, beside the usual environment variables.
 
     >>> import tempfile, dtree
     >>> import numpy as np
@@ -50,11 +53,15 @@ def save(
     if row_names is not None:
         changes["row_names"] = [str(name) for name in row_names]
     method = method_named(held.header.method)  # not always the estimator's own: several methods open as one estimator
-    Run(held.store, msgspec.structs.replace(held.header, **changes)).copy_to(run, method, overwrite)
+    with with_options(storage_options):
+        Run(held.store, msgspec.structs.replace(held.header, **changes)).copy_to(run, method, overwrite)
 
 
-def open(run: str | os.PathLike[str]) -> Any:
+def open(run: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Any:
     """The fitted model in a run, every part of it checked; a damaged or hostile run gets one sentence (ValueError).
+
+    run : a folder, or an address such as `s3://bucket/run.zarr`. storage_options : credentials and endpoints of its
+    store, beside the usual environment variables.
 
     >>> import tempfile, dtree
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +69,8 @@ def open(run: str | os.PathLike[str]) -> Any:
     ...     open(f"{folder}/run.zarr").labels_.tolist()
     [0, 0, 1, 1]
     """
-    found = Run.open(run)
-    found.require_done()
-    method = method_named(found.header.method, found.location)
-    return getattr(dtree, method.estimator).from_run(found)
+    with with_options(storage_options):
+        found = Run.open(run)
+        found.require_done()
+        method = method_named(found.header.method, found.location)
+        return getattr(dtree, method.estimator).from_run(found)

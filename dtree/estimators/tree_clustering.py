@@ -33,7 +33,9 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
     max_iter, tol : of the passes over data of more than `sample_rows` rows: how many at most, and when to stop.
     random_state : the same number gives the same answer, on one worker or a hundred.
     client : a `distributed.Client` whose workers make the passes.
-    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
+        `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
     sample_rows : more rows are fitted in passes that start from a fit of so many of them.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
@@ -84,6 +86,7 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
         out: str | os.PathLike[str] | None = None,
         sample_rows: int = 5000,
         columns: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 

@@ -52,7 +52,9 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
     warm_start : start from the last fit's components.
     random_state : the same number gives the same answer, on one worker or a hundred.
     client : a `distributed.Client` whose workers run the E-step as passes over the rows.
-    out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
+    storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
+        `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
     sample_rows : no more rows than that are fitted whole, in one process. More are fitted in passes over all rows,
         which start from the best fit of so many of them. Weights, `warm_start`, an array as `init`,
         `schedule="sequential"` and `expectation="exact"` need all rows at once, however many there are.
@@ -108,6 +110,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         out: str | os.PathLike[str] | None = None,
         sample_rows: int = 20_000,
         columns: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._keep(locals())
 
@@ -159,9 +162,10 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         if hasattr(self, "fit_"):
             return self._data(X)
         if is_elsewhere(X):
-            X = open_source(X, columns=self.columns)
-            self.kinds_, self.left_out_ = X.kinds, X.left_out
-            return in_memory(X)
+            with self._stores():
+                X = open_source(X, columns=self.columns)
+                self.kinds_, self.left_out_ = X.kinds, X.left_out
+                return in_memory(X)
         X, self.kinds_, self.left_out_ = self._table(X)
         return X
 
@@ -239,7 +243,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
             return question(mixture, used_floats(self._rows(X), self.columns_), self._shown)
         from dtree.engine.rows import open_rows  # dask is loaded only when it is asked for
 
-        with tempfile.TemporaryDirectory(prefix="dtree-rows-") as folder:
+        with tempfile.TemporaryDirectory(prefix="dtree-rows-") as folder, self._stores():
             source = open_rows(X, folder, self.client, features=self._features())
             n, d = source.shape
             names = np.array(source.columns, dtype=object) if source.columns else None

@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from dtree.data.sentences import one_sentence
 from dtree.data.source import Beside, Choice, Source
 from dtree.data.summary import WORDS, Summary
 from dtree.data.tables import Table, coded_frame, understood
+from dtree.storage.places import Place, file_on_disk
 
 BY_RANGES = False
 PIECE_ROWS = 100_000  # parsed at a time; the first piece tells which columns are features
@@ -34,7 +34,7 @@ class Look(NamedTuple):
     header: list[str]
 
 
-def opened(path: Path, choice: Choice) -> Source:
+def opened(path: Place, choice: Choice) -> Source:
     """The shape of the table and what its columns are for."""
     look = look_at(path)
     if look.has_header:
@@ -67,7 +67,7 @@ def opened(path: Path, choice: Choice) -> Source:
     return replace(source, wider=replace(source, shape=(look.n_rows, len(every)), picked=tuple(every), kinds=()))
 
 
-def _summaries(path: Path, look: Look, texts: set[int]) -> list[Summary]:
+def _summaries(path: Place, look: Look, texts: set[int]) -> list[Summary]:
     """What is in every column; those in `texts` are read as they are written, and so are those that hold any text."""
     while True:
         found, words = [Summary() for _ in look.header], set(texts)
@@ -84,9 +84,9 @@ def _summaries(path: Path, look: Look, texts: set[int]) -> list[Summary]:
         texts = words  # numbers in one piece and words in another: all of it is text, and read so
 
 
-def look_at(path: Path) -> Look:
+def look_at(path: Place) -> Look:
     """Delimiter, header and number of rows; a ragged file is refused (pandas would fill it with NaN)."""
-    with open(path, encoding="utf-8-sig", newline="") as handle:
+    with open(file_on_disk(path), encoding="utf-8-sig", newline="") as handle:
         first_line = next((line for line in handle if line.strip()), "")
         if not first_line:
             raise ValueError(f"{path} is empty")
@@ -134,13 +134,13 @@ def _line(look: Look) -> int:
     return 2 if look.has_header else 1
 
 
-def _parse(path: Path, look: Look, **options: Any) -> Any:
+def _parse(path: Place, look: Look, **options: Any) -> Any:
     """The frame that pandas reads, or an iterator of frames."""
     import pandas
 
     return pandas.read_csv(
-        path, sep=look.delimiter, header=0 if look.has_header else None, encoding="utf-8-sig", skip_blank_lines=True,
-        index_col=False, low_memory=False, **options,
+        file_on_disk(path), sep=look.delimiter, header=0 if look.has_header else None, encoding="utf-8-sig",
+        skip_blank_lines=True, index_col=False, low_memory=False, **options,
     )  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def _parse_features(source: Source, **options: Any) -> Any:
     """The columns of the features, in the order of the file; categories as they are written, 007 with its zeros."""
     texts = {place for place, kind in zip(source.picked, _kinds(source)) if kind.kind == "category"}
     usecols = sorted(source.picked)
-    return _parse(Path(source.path), source.beside.details, usecols=usecols, dtype=dict.fromkeys(texts, str), **options)
+    return _parse(source.place, source.beside.details, usecols=usecols, dtype=dict.fromkeys(texts, str), **options)
 
 
 def _kinds(source: Source) -> Sequence[Column]:
@@ -165,7 +165,7 @@ def _numbers(source: Source, frame: Any, done: int) -> np.ndarray:
 
 def load(source: Source) -> np.ndarray:
     """All rows (n, d)."""
-    path = Path(source.path)
+    path = source.place
     with one_sentence(path):
         frame = _parse_features(source)
     return _numbers(source, frame, 0)
@@ -173,14 +173,14 @@ def load(source: Source) -> np.ndarray:
 
 def column(source: Source, place: int) -> np.ndarray:
     """One column of the file."""
-    path = Path(source.path)
+    path = source.place
     with one_sentence(path):
         return _parse(path, source.beside.details, usecols=[place]).iloc[:, 0].to_numpy()
 
 
 def table(source: Source) -> tuple[Any, list[int]]:
     """The whole file as it is written, and where the features stand in it."""
-    path, look = Path(source.path), source.beside.details
+    path, look = source.place, source.beside.details
     with one_sentence(path):
         frame = _parse(path, look, dtype=str, keep_default_na=False)
     frame.columns = look.header if look.has_header else [str(place) for place in range(len(look.header))]
@@ -192,9 +192,9 @@ def row_names(source: Source) -> Any:
     return None if source.beside.row_names is None else column(source, source.beside.row_names)
 
 
-def stage(source: Source, folder: Path) -> Source:
+def stage(source: Source, folder: Place) -> Source:
     """The text as a zarr array, which every pass can read quickly; only a piece at a time is in memory."""
-    path, target, done = Path(source.path), folder / "rows.zarr", 0
+    path, target, done = source.place, folder / "rows.zarr", 0
     array = zarr.new_rows(target, source.shape, np.dtype(np.float64), PIECE_ROWS)
     with one_sentence(path):
         frames = _parse_features(source, chunksize=PIECE_ROWS)

@@ -1,7 +1,6 @@
 """Rows in memory: arrays, sparse matrices, data frames and AnnData-like objects."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from dtree.data.sentences import require_table
 from dtree.data.source import Beside, Choice, Source, plain_labels
 from dtree.data.summary import Summary
 from dtree.data.tables import Table, coded_frame, understood
+from dtree.storage.places import Place
 
 BY_RANGES = True
 NAME = "an array"
@@ -74,13 +74,13 @@ def read(source: Source, start: int, stop: int) -> Any:
     return source.beside.details[start:stop]
 
 
-def stage(source: Source, folder: Path) -> Source:
+def stage(source: Source, folder: Place) -> Source:
     """All columns as `rows.npy`, or CSR rows as `rows.zarr`."""
     X = source.beside.details
     if source.is_sparse:
         copy = zarr.write_csr(folder / "rows.zarr", X)
     else:
-        np.save(folder / "rows.npy", np.ascontiguousarray(X))
+        npy.write(folder / "rows.npy", np.ascontiguousarray(X))
         copy = npy.described(folder / "rows.npy", X.shape, X.dtype)
     return replace(copy, shape=source.shape, columns=source.columns, picked=source.picked)
 

@@ -17,15 +17,17 @@ from dtree.data.columns import features_only, with_names
 from dtree.data.formats import npy, zarr
 from dtree.data.sentences import listed, one_sentence, require_table
 from dtree.data.source import Beside, Choice, Source
+from dtree.storage.places import Place, file_on_disk
+from dtree.storage.remote import RemotePath
 
 BY_RANGES = False
 _PARTS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 
 
-def opened(path: Path, choice: Choice) -> Source:
+def opened(path: Place, choice: Choice) -> Source:
     """The array that holds the rows, or the parts of a sparse matrix, by what their headers declare."""
     _refuse_strange_members(path)
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(file_on_disk(path), allow_pickle=False) as file:
         known = list(file.files)
         if choice.array is None and DEFAULT_ARRAY not in known and {"data", "shape"} <= set(known):
             source = _described_sparse(path, file)
@@ -66,28 +68,32 @@ def row_names(source: Source) -> list[str] | None:
 
 @contextmanager
 def _archive(source: Source) -> Iterator[Any]:
-    path = Path(source.path)
-    with one_sentence(path), np.load(path, allow_pickle=False) as file:
+    path = source.place
+    with one_sentence(path), np.load(file_on_disk(path), allow_pickle=False) as file:
         yield file
 
 
-def stage(source: Source, folder: Path) -> Source:
+def stage(source: Source, folder: Place) -> Source:
     """The member is an .npy file already, so it is unpacked as it is; sparse rows are written as zarr."""
     target, array = folder / "rows.npy", source.beside.array
     if array is None:
         copy = zarr.write_csr(folder / "rows.zarr", load(replace(source, picked=())))
     else:
-        with _archive(source) as file, file.zip.open(_info(file, array)) as member, open(target, "wb") as out:
-            shutil.copyfileobj(member, out, 1 << 20)
+        with _archive(source) as file, file.zip.open(_info(file, array)) as member:
+            if isinstance(target, RemotePath):
+                target.write_bytes(member.read())
+            else:
+                with open(target, "wb") as out:
+                    shutil.copyfileobj(member, out, 1 << 20)
         copy = npy.opened(target, Choice())
     return replace(copy, shape=source.shape, columns=source.columns, picked=source.picked)
 
 
-def _refuse_strange_members(path: Path) -> None:
+def _refuse_strange_members(path: Place) -> None:
     """Names in an archive are never used as paths; one that tries to be a path elsewhere says what the file is."""
-    if not zipfile.is_zipfile(path):
+    if not zipfile.is_zipfile(file_on_disk(path)):
         raise ValueError(f"{path} is not an .npz file (a zip archive of arrays) or is damaged")
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file_on_disk(path)) as archive:
         for name in archive.namelist():
             if name.startswith("/") or "\\" in name or "\0" in name or ".." in Path(name).parts:
                 raise ValueError(f"{path} holds an array called {name[:80]!r}, which is a path and not a name")
@@ -126,7 +132,7 @@ def _names(file: Any, name: str, count: int) -> list[str] | None:
 # Sparse matrices, in the parts that `scipy.sparse.save_npz` writes (or the same parts without `format`) --------------
 
 
-def _described_sparse(path: Path, file: Any) -> Source:
+def _described_sparse(path: Place, file: Any) -> Source:
     parts = _parts(file)[1]
     missing = [part for part in ("data", *parts, "shape") if part not in file.files]
     if missing:

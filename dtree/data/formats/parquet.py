@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,31 +13,31 @@ from dtree.data.formats.parquet_look import Look, as_pandas_column, files_of, nu
 from dtree.data.kinds import Around
 from dtree.data.source import Beside, Choice, Source
 from dtree.data.tables import Table, understood
+from dtree.storage.options import StorageOptions, current_options
+from dtree.storage.places import Place, located
 
 BY_RANGES = True
 RECORDED_KINDS = ("parquet",)
 
 
 @lru_cache(maxsize=8)
-def row_groups(path: str) -> tuple[tuple[str, int, int], ...]:
+def row_groups(path: str, options: StorageOptions) -> tuple[tuple[Place, int, int], ...]:
     """(file, row group, rows) of every row group, in order."""
-    import pyarrow.parquet as pq
-
-    found = []
-    for file in files_of(path):
-        metadata = pq.ParquetFile(file).metadata
-        found += [(str(file), group, metadata.row_group(group).num_rows) for group in range(metadata.num_row_groups)]
+    found: list[tuple[Place, int, int]] = []
+    for file in files_of(located(path, options)):
+        metadata = reader(file).metadata
+        found += [(file, group, metadata.row_group(group).num_rows) for group in range(metadata.num_row_groups)]
     return tuple(found)
 
 
-def opened(path: Path, choice: Choice) -> Source:
+def opened(path: Place, choice: Choice) -> Source:
     """The shape of the table and what its columns are for: by its schema, and by a look at what holds text."""
     files, place = files_of(path), str(path.resolve())
     if not files:
         raise ValueError(f"{path} is a folder without .parquet files")
     look = Look.at(path, files)
     row_groups.cache_clear()
-    groups = row_groups(place)
+    groups = row_groups(place, current_options())
     found = understood(Table(look.names, look.summary, str(path)), choice)
     named = look.index if look.index is not None else None if found.row_names is None else look.names[found.row_names]
     labels = None if found.labels is None else look.names[found.labels]
@@ -63,7 +62,7 @@ def read(source: Source, start: int, stop: int) -> np.ndarray:
     kinds: Sequence[Column | None] = source.kinds or [None] * source.shape[1]
     texts = [column.name for column in source.kinds if column.kind in ("category", "binary")]
     parts, first = [], 0
-    for file, group, rows in row_groups(source.path):
+    for file, group, rows in row_groups(source.path, source.options):
         if first < stop and first + rows > start:
             table = reader(file, texts).read_row_group(group, columns=list(source.columns))
             columns = (_values(table.column(name), kind, source) for name, kind in zip(source.columns, kinds))
@@ -80,30 +79,25 @@ def _values(column: Any, kind: Column | None, source: Source) -> np.ndarray:
     return coded(cells_of(as_pandas_column(column)), kind, Around(source.name or source.path, 0, False, True))
 
 
-def _column(path: str, name: str) -> np.ndarray:
-    import pyarrow.parquet as pq
-
-    return np.concatenate(
-        [pq.ParquetFile(file).read(columns=[name]).column(name).to_numpy() for file in files_of(path)]
-    )
+def _column(path: Place, name: str) -> np.ndarray:
+    return np.concatenate([reader(file).read(columns=[name]).column(name).to_numpy() for file in files_of(path)])
 
 
 def column(source: Source, place: str) -> np.ndarray:
     """The column of this name."""
-    return _column(source.path, place)
+    return _column(source.place, place)
 
 
 def row_names(source: Source) -> np.ndarray | None:
     """The index of the frame that was written, or a column that names the rows."""
-    return None if source.beside.row_names is None else _column(source.path, str(source.beside.row_names))
+    return None if source.beside.row_names is None else _column(source.place, str(source.beside.row_names))
 
 
 def table(source: Source) -> tuple[Any, list[int]]:
     """All files as they are, one below the other, and where the features stand in them."""
     import pandas
-    import pyarrow.parquet as pq
 
-    parts = [pq.ParquetFile(file).read() for file in files_of(source.path)]
+    parts = [reader(file).read() for file in files_of(source.place)]
     columns = {
         name: [value for part in parts for value in part.column(name).to_pylist()] for name in parts[0].column_names
     }

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dtree.data.cells import Cells, cells_of
 from dtree.data.summary import Summary
+from dtree.storage.places import Place, file_to_read
 
 _MOST_LOOKED_AT = 1_000_000  # rows up to which numbers are read too; of more rows the footers must tell
 _WORTH_COUNTING = 1000  # a range of whole numbers in which there may be so few different ones that they are codes
 
 
-def files_of(path: str | Path) -> list[Path]:
+def files_of(folder: Place) -> list[Any]:
     """The .parquet files of a folder in the order of their names, or the file itself."""
-    folder = Path(path)
     return [folder] if folder.is_file() else sorted(folder.rglob("*.parquet"))
 
 
-def reader(file: str | Path, texts: Sequence[str]) -> Any:
-    """A file whose columns of text come as codes and dictionaries, the way they are stored for the most part."""
+def reader(file: Place, texts: Sequence[str] = ()) -> Any:
+    """A file whose columns of text come as codes and dictionaries, the way they are stored for the most part.
+
+    A remote one is asked for neighbouring columns at once (`pre_buffer`), since every question costs time.
+    """
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(file, read_dictionary=list(texts))
+    handle = file_to_read(file)
+    return pq.ParquetFile(handle, read_dictionary=list(texts), pre_buffer=handle is not file)
 
 
 def number_type(kind: Any) -> np.dtype | None:
@@ -79,7 +82,7 @@ def _sort(kind: Any) -> str:
 class Look:
     """The columns of all files together; `summary` looks at one when it is asked for."""
 
-    files: list[Path]
+    files: list[Any]
     names: list[str]
     types: list[Any]  # Arrow's
     index: str | None  # the column that was the index of a pandas frame
@@ -87,18 +90,16 @@ class Look:
     found: dict[int, Summary] = field(default_factory=dict)
 
     @classmethod
-    def at(cls, path: Path, files: list[Path]) -> Look:
+    def at(cls, path: Place, files: list[Any]) -> Look:
         """By the footers; files whose columns do not fit each other get one sentence."""
-        import pyarrow.parquet as pq
-
-        first = pq.ParquetFile(files[0])
+        first = reader(files[0])
         schema, rows = first.schema_arrow, first.metadata.num_rows
         # The index of a pandas frame names its rows, as it does when the frame itself is given.
         index = [name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if name in schema.names]
         columns = {kept.name: kept.type for kept in schema if kept.name not in index}
         sorts = {name: _sort(kind) for name, kind in columns.items()}
         for file in files[1:]:
-            other = pq.ParquetFile(file)
+            other = reader(file)
             rows += other.metadata.num_rows
             for name in columns:
                 if name not in other.schema_arrow.names:
@@ -141,14 +142,12 @@ class Look:
 
     def _by_footer(self, place: int) -> Summary | None:
         """What the statistics of the row groups tell of a column of numbers, or None when they do not tell enough."""
-        import pyarrow.parquet as pq
-
         kind = number_type(self.types[place])
         if kind is None:
             return None
         found, name = Summary(), self.names[place]
         for file in self.files:
-            metadata = pq.ParquetFile(file).metadata
+            metadata = reader(file).metadata
             for group in range(metadata.num_row_groups):
                 part = metadata.row_group(group)
                 by_name = {part.column(at).path_in_schema: part.column(at) for at in range(part.num_columns)}

@@ -1,11 +1,8 @@
 """`.zarr`: a chunked array, format 2 or 3, or sparse rows: `data`, `indices`, `indptr` as AnnData writes them."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,8 @@ from dtree.data.columns import features_only, with_names
 from dtree.data.formats.zarr_checks import check_array, check_csr, refuse_pickles
 from dtree.data.sentences import require_table
 from dtree.data.source import Choice, Source
+from dtree.storage.places import Place, located, remove_tree
+from dtree.storage.zarr_places import zarr_at
 
 BY_RANGES = True
 RECORDED_KINDS = ("zarr", "zarr-csr")
@@ -22,12 +21,12 @@ PARTS = ("data", "indices", "indptr")
 COMPLETE = "dtree-complete"  # a file beside the chunks of an array that dtree wrote to the end
 
 
-def is_store(path: Path) -> bool:
+def is_store(path: Place) -> bool:
     """Whether a folder holds a zarr array or group."""
     return any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
 
 
-def opened(path: Path, choice: Choice) -> Source:
+def opened(path: Place, choice: Choice) -> Source:
     """The array, or the array of a group, that holds the rows."""
     import zarr
 
@@ -51,18 +50,18 @@ def opened(path: Path, choice: Choice) -> Source:
     return replace(source, beside=source.beside._replace(labels=str((path / labels).resolve())))
 
 
-def _node(path: Path) -> Any:
+def _node(path: Place) -> Any:
     import zarr
 
     try:
-        return zarr.open(str(path), mode="r")
+        return zarr.open(zarr_at(path, read_only=True), mode="r")
     except ValueError as problem:
         if "pickle" in str(problem):
             raise ValueError(f"{path} is stored with pickles, which are never loaded; write it without them") from None
         raise
 
 
-def _dense(path: Path, array: Any) -> Source:
+def _dense(path: Place, array: Any) -> Source:
     what = str(path)
     if array.ndim == 2 and array.dtype.kind in "biuf":
         check_array(array, path)
@@ -74,7 +73,7 @@ def _dense(path: Path, array: Any) -> Source:
     )
 
 
-def _sparse(path: Path, group: Any) -> Source:
+def _sparse(path: Place, group: Any) -> Source:
     shape = group.attrs.get("shape")
     if shape is None:
         raise ValueError(f"{path} holds sparse rows without the attribute 'shape': write [rows, columns] into it")
@@ -84,7 +83,7 @@ def _sparse(path: Path, group: Any) -> Source:
     return with_names(source, names_at(path, "feature_names", d))
 
 
-def names_at(path: Path, key: str, count: int) -> list[str] | None:
+def names_at(path: Place, key: str, count: int) -> list[str] | None:
     """Names in the attribute `key` of an array, or of the group around it, whose names may be of another array."""
     for place in (path, path.parent):
         names = _node(place).attrs.get(key) if is_store(place) else None
@@ -99,25 +98,24 @@ def names_at(path: Path, key: str, count: int) -> list[str] | None:
 
 def row_names(source: Source) -> list[str] | None:
     """The attribute `row_names`."""
-    return names_at(Path(source.path), "row_names", source.shape[0])
+    return names_at(source.place, "row_names", source.shape[0])
 
 
 def column(source: Source, place: int | str) -> np.ndarray:
     """A column of the rows, or another array by its path."""
     if isinstance(place, int):
         return array_column(source, place)
-    array = _node(Path(place))
-    check_array(array, Path(place))
+    beside = located(place, source.options)
+    array = _node(beside)
+    check_array(array, beside)
     return np.asarray(array[...])
 
 
 def read(source: Source, start: int, stop: int) -> Any:
     """Rows start..stop-1 of the array, dense or CSR."""
-    import zarr
-
     if source.kind == "zarr-csr":
         return _read_csr(source, start, stop)
-    array = zarr.open_array(source.path, mode="r")
+    array = _node(source.place)
     refuse_pickles(array, source.path)
     _require_chunks(source, array, start, stop)
     return np.asarray(array[start:stop])
@@ -125,7 +123,7 @@ def read(source: Source, start: int, stop: int) -> Any:
 
 def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
     """A missing chunk reads as fill, so a lost file would pass as zeros: ask for it where that can be seen."""
-    folder = Path(source.path)
+    folder = source.place
     if not (folder / COMPLETE).exists():
         return
     rows = (array.shards or array.chunks)[0]
@@ -136,20 +134,18 @@ def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
 
 def absent(source: Source, start: int, stop: int) -> Iterator[str]:
     """Files of chunks that rows start..stop-1 are in and that are not there: never written, or lost."""
-    import zarr
-
     if source.kind == "zarr":
-        yield from _absent_chunks(zarr.open_array(source.path, mode="r"), Path(source.path), start, stop)
+        yield from _absent_chunks(_node(source.place), source.place, start, stop)
         return
-    group: Any = zarr.open_group(source.path, mode="r")
+    group = _node(source.place)
     first, last = (int(group["indptr"][at]) for at in (start, stop))
     for name, low, high in (("indptr", start, stop + 1), ("indices", first, last), ("data", first, last)):
         if low < high:
-            for key in _absent_chunks(group[name], Path(source.path) / name, low, high):
+            for key in _absent_chunks(group[name], source.place / name, low, high):
                 yield f"{name}/{key}"
 
 
-def _absent_chunks(array: Any, folder: Path, start: int, stop: int) -> Iterator[str]:
+def _absent_chunks(array: Any, folder: Place, start: int, stop: int) -> Iterator[str]:
     sizes = array.shards or array.chunks
     others = (range(-(-array.shape[axis] // sizes[axis])) for axis in range(1, array.ndim))
     for place in product(range(start // sizes[0], (stop - 1) // sizes[0] + 1), *others):
@@ -159,10 +155,9 @@ def _absent_chunks(array: Any, folder: Path, start: int, stop: int) -> Iterator[
 
 
 def _read_csr(source: Source, start: int, stop: int) -> Any:
-    import zarr
     from scipy import sparse
 
-    group: Any = zarr.open_group(source.path, mode="r")
+    group = _node(source.place)
     for name in PARTS:
         refuse_pickles(group[name], f"{source.path}/{name}")
     indptr = np.asarray(group["indptr"][start : stop + 1]).astype(np.int64)
@@ -176,32 +171,31 @@ def _read_csr(source: Source, start: int, stop: int) -> Any:
 
 def n_stored(source: Source) -> int:
     """Values of sparse rows."""
-    return int(_node(Path(source.path))["data"].shape[0])
+    return int(_node(source.place)["data"].shape[0])
 
 
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
-def new_rows(path: Path, shape: tuple[int, int], dtype: np.dtype, rows: int) -> Any:
+def new_rows(path: Place, shape: tuple[int, int], dtype: np.dtype, rows: int) -> Any:
     """An array for rows that are to be written, in chunks of so many rows; what stood there is removed."""
     import zarr
 
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     return zarr.create_array(
-        str(path), shape=shape, chunks=(rows, max(shape[1], 1)), dtype=dtype, compressors=None,
+        zarr_at(path), shape=shape, chunks=(rows, max(shape[1], 1)), dtype=dtype, compressors=None,
         zarr_format=3, config={"write_empty_chunks": True},
     )  # fmt: skip
 
 
-def write_csr(path: str | os.PathLike[str], rows: Any) -> Source:
+def write_csr(path: Place, rows: Any) -> Source:
     """Write CSR rows (n, d) as a zarr group: arrays `data`, `indices`, `indptr` and the attribute `shape`."""
     import zarr
 
-    path = Path(path)
     rows = rows.tocsr()
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    group = zarr.open_group(str(path), mode="w", zarr_format=3)
+    group = zarr.open_group(zarr_at(path), mode="w", zarr_format=3)
     group.attrs.update({"encoding-type": "csr_matrix", "shape": [int(size) for size in rows.shape]})
     parts = {"data": rows.data, "indices": rows.indices.astype(np.int64), "indptr": rows.indptr.astype(np.int64)}
     for name, values in parts.items():

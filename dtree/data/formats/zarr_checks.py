@@ -1,13 +1,12 @@
 """Zarr stores may come from anywhere: sizes must be real, and nothing is unpickled."""
 
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dtree.core.memory import memory_bytes, require_memory
+from dtree.storage.places import Place, is_remote, sizes_of_files
 
 _EMPTY_SPACE = 1000  # an array may declare so many times the bytes that it holds: compression, chunks that are all zero
 _NOT_WORTH_ASKING = 1 << 30  # bytes that any machine can take, whether they are really there or not
@@ -21,7 +20,7 @@ def refuse_pickles(array: Any, what: str) -> None:
         raise ValueError(f"{what} is stored with pickles, which are never loaded; write it without that filter")
 
 
-def check_array(array: Any, path: Path) -> None:
+def check_array(array: Any, path: Place) -> None:
     """Raise one sentence unless the size that an array declares is real, or nearly so, and reading it runs no code."""
     refuse_pickles(array, str(path))
     chunk = array.shards or array.chunks
@@ -36,18 +35,17 @@ def check_array(array: Any, path: Path) -> None:
         )
 
 
-def _holds(folder: Path, size: int) -> bool:
+def _holds(folder: Place, size: int) -> bool:
     """Whether the files below a folder have so many bytes together; stops as soon as they do."""
     found = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            found += os.stat(os.path.join(place, name)).st_size
-            if found >= size:
-                return True
-    return False
+    for _, more in sizes_of_files(folder):
+        found += more
+        if found >= size:
+            return True
+    return is_remote(folder) and not folder.is_dir()  # where files cannot be listed nobody knows
 
 
-def check_csr(group: Any, path: Path, shape: Any) -> None:
+def check_csr(group: Any, path: Place, shape: Any) -> None:
     """Sparse rows whose parts fit each other: one pointer a row and one more, one column for each value."""
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(size) is int and size >= 0 for size in shape)):
         raise ValueError(
