@@ -143,6 +143,41 @@ def test_fast_assignment_equals_one_atom_at_a_time(weight, coarsening):
         assert np.array_equal(found.unexplained, unexplained)
 
 
+@pytest.mark.parametrize("holes", [0.0, 0.03, 0.4])
+def test_fast_assignment_of_many_columns_whatever_is_missing(holes):
+    """More columns than go into one logarithm; counts beyond those that are looked up; rows that lack the same."""
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 5, 400)
+    X = np.column_stack(
+        [
+            rng.normal(group[:, None] * 0.5, 1.0, (400, 22)),
+            (group[:, None] + rng.integers(0, 3, (400, 2))) % 5,
+            rng.random(400) < 0.1 + 0.2 * group,
+            rng.poisson(10.0 * group + 1.0),
+        ]
+    )
+    X[rng.random(X.shape) < holes] = np.nan
+    mixed = dtree.Mixed(
+        [
+            (dtree.DiagonalGaussian(np.zeros(22), 0.1, 2.0, np.ones(22)), np.arange(22)),
+            (dtree.Categorical([np.full(6, 0.5)] * 2), [22, 23]),
+            (dtree.Bernoulli([0.5], [0.5]), [24]),
+            (dtree.Poisson([1.0], [0.1]), [25], 0.5),
+        ]
+    )
+    model = Model(mixed, dtree.DirichletProcess(1.0))
+    atoms = model.atoms(X)
+    clusters = np.stack([atoms[group == c].sum(axis=0) for c in range(5)])
+    for own in (group, np.where(group == 2, -1, (group + 1) % 5)):
+        best, unexplained = np.empty(400, dtype=np.int64), np.empty(400, dtype=np.bool_)
+        held = np.stack([atoms[own == c].sum(axis=0) for c in range(5)])
+        assign_atoms(atom_tables(model, held), atoms, own, best, unexplained)
+        found = Scorer(model, held).assign(X, own)
+        assert np.array_equal(found.best, best)
+        assert np.array_equal(found.unexplained, unexplained)
+    assert Scorer(model, clusters).accumulate(X, group, 5) == pytest.approx(clusters, rel=1e-12, abs=1e-9)
+
+
 @pytest.mark.parametrize("variant", ["TSB", "FSD"])
 def test_variational_bounds_are_below_the_evidence(variant):
     """With one component the bound is the evidence of one cluster; with T it is at most that of all assignments."""

@@ -30,7 +30,10 @@ _LEAVES_PER_STRIP = 500  # so that a strip takes long enough to be worth a repor
 
 
 class Slots(NamedTuple):
-    """The nodes that can still be merged, one in each of the slots 0, 1, ...; m leaves, s statistics."""
+    """The nodes that can still be merged, one in each of the slots 0, 1, ...; m leaves, s statistics.
+
+    Leaves stand before merged nodes: a family may score single rows faster than clusters when they stand together.
+    """
 
     columns: np.ndarray  # (s, m) statistics
     log_own: np.ndarray  # (m,) log marginal of the node as one cluster
@@ -138,6 +141,17 @@ def _move_slot(slots, partners, source, target):
 
 
 @kernel
+def _leave_slot(slots, partners, slot, leaves, active):
+    """Close the gap that a merged node leaves: the last leaf before merged nodes, then the last node, move up."""
+    if slot < leaves:
+        if slot != leaves - 1:
+            _move_slot(slots, partners, leaves - 1, slot)
+        slot = leaves - 1
+    if slot != active - 1:
+        _move_slot(slots, partners, active - 1, slot)
+
+
+@kernel
 def _best_pair(slots, partners, active):
     """The slot whose best living pair comes first, and whether it must score its partners again to know."""
     node, slot_of = slots.node, slots.slot_of
@@ -173,6 +187,9 @@ def merge_some(model, slots, partners, done, stop, merges, node_log_phi_h):
     m = slot_of.shape[0] // 2 + 1
     score = np.empty(columns.shape[1])
     row = np.empty(columns.shape[0])
+    leaves = 0
+    while leaves < m - done and node[leaves] < m:
+        leaves += 1
     while done < stop:
         active = m - done
         a, stale = _best_pair(slots, partners, active)
@@ -188,17 +205,21 @@ def merge_some(model, slots, partners, done, stop, merges, node_log_phi_h):
         slot_of[node[a]] = -1
         slot_of[node[b]] = -1
         for s in range(columns.shape[0]):
-            columns[s, a] += columns[s, b]
-            row[s] = columns[s, a]
+            row[s] = columns[s, a] + columns[s, b]
         joined = log_phi_h(model, row)
-        slots.log_own[a] = log_own_marginal(model, joined, row[0])
-        log_phi_t[a] = log_add(joined, log_phi_t[a] + log_phi_t[b])
+        log_apart = log_phi_t[a] + log_phi_t[b]
+        for slot in (max(a, b), min(a, b)):
+            _leave_slot(slots, partners, slot, leaves, active)
+            leaves -= slot < leaves
+            active -= 1
+        for s in range(columns.shape[0]):
+            columns[s, active] = row[s]
+        slots.log_own[active] = log_own_marginal(model, joined, row[0])
+        log_phi_t[active] = log_add(joined, log_apart)
         node_log_phi_h[merged] = joined
-        node[a] = merged
-        slot_of[merged] = a
-        if b != active - 1:
-            _move_slot(slots, partners, active - 1, b)
-        _score_slot(model, slots, partners, slot_of[merged], active - 1, row, score)
+        node[active] = merged
+        slot_of[merged] = active
+        _score_slot(model, slots, partners, active, active, row, score)
         done += 1
     return 0
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dtree.core.families.bernoulli import CompiledBernoulli
+from dtree.core.families.column_kernels import real_posterior
 from dtree.core.families.column_tables import (
     CONSTANT,
     COUNT,
@@ -18,12 +19,9 @@ from dtree.core.families.column_tables import (
     FIRST,
     PER_ROW,
     PLACE,
-    PULL,
     RATE,
-    RATE_BASE,
     SHIFT,
     SQUARE,
-    STRENGTH,
     SUM,
     CompiledColumns,
 )
@@ -146,11 +144,9 @@ def _columns(family, statistics, rng, out):
     out[:] = 0.0
     at, real = family.real_at, family.real
     for j in range(at.shape[1]):
-        count = statistics[at[COUNT, j]]
-        kappa, pulled = real[STRENGTH, j] + count, statistics[at[SUM, j]] + real[PULL, j]
-        rate = real[RATE_BASE, j] + 0.5 * statistics[at[SQUARE, j]] - 0.5 * pulled * pulled / kappa
+        count, strength, mean, rate = real_posterior(at, real, statistics, j)
         precision = rng.standard_gamma(real[SHIFT, j] + 0.5 * count) / rate
-        mu = pulled / kappa + rng.standard_normal() / math.sqrt(kappa * precision)
+        mu = mean + rng.standard_normal() / math.sqrt(strength * precision)
         out[at[COUNT, j]] = 0.5 * (math.log(precision) - precision * mu * mu) + real[PER_ROW, j]
         out[at[SUM, j]] = precision * mu
         out[at[SQUARE, j]] = -0.5 * precision

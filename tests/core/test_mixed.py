@@ -10,7 +10,7 @@ import dtree
 from dtree.core.columns import Column
 from dtree.core.families import Family, has_holes, moments_of, resolve
 from dtree.core.families.slopes import slopes
-from dtree.core.verbs import log_marginal, log_marginal_merged
+from dtree.core.verbs import log_marginal, log_marginal_joined, log_marginal_merged
 from dtree.methods import cells
 from dtree.runs.codec import decode, encode
 from tests.golden import golden
@@ -118,9 +118,40 @@ def test_kernels_agree_with_one_log_marginal_at_a_time(weight, coarsening):
     compiled, out = mixed.compile(2 * atoms.sum(axis=0), coarsening), np.empty(len(X))
     for row in (atoms[0], atoms[3], atoms[5]):
         log_marginal_merged(compiled, np.ascontiguousarray(atoms.T), row, 0, len(X), out)
-        assert out == pytest.approx([log_marginal(compiled, atom + row) for atom in atoms], abs=1e-10)
+        merged = [log_marginal(compiled, atom + row) for atom in atoms]
+        assert out == pytest.approx(merged, abs=1e-10)
+        own = np.array([log_marginal(compiled, atom) for atom in atoms])
+        log_marginal_joined(compiled, np.ascontiguousarray(atoms.T), own, row, 0, len(X), out)
+        assert out == pytest.approx(merged, abs=1e-9)
     by_column = sum(b.family.log_columns(parts).sum(axis=1) for b, parts in mixed.block_parts(atoms))
     assert [log_marginal(compiled, atom) for atom in atoms] == pytest.approx(by_column, abs=1e-10)
+
+
+@pytest.mark.parametrize("coarsening", [1.0, 0.5])
+def test_what_a_row_adds_to_rows_and_to_clusters(coarsening):
+    """Columns beyond one logarithm, two shapes, single rows that stand together before clusters, as in a tree."""
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.normal(size=(150, 21)), rng.integers(0, 30, 150), rng.poisson(4.0, 150)])
+    X[rng.random(X.shape) < 0.15] = np.nan
+    shapes = np.where(np.arange(21) < 17, 2.0, 3.0)
+    mixed = dtree.Mixed(
+        [
+            (dtree.DiagonalGaussian(np.zeros(21), 0.3, shapes, np.ones(21)), np.arange(21)),
+            (dtree.Categorical([np.full(31, 0.5)]), [21], 0.5),
+            (dtree.Poisson([1.0], [0.3]), [22]),
+        ]
+    )
+    rows = coarsening * mixed.statistics(X)
+    clusters = np.stack([rows[at : at + 40].sum(axis=0) for at in range(0, 110, 7)])
+    atoms = np.concatenate([rows, clusters])
+    columns, out = np.ascontiguousarray(atoms.T), np.empty(len(atoms))
+    for total in (atoms.sum(axis=0), np.zeros(atoms.shape[1])):  # with tables of counts, and without
+        compiled = mixed.compile(total, coarsening)
+        own = np.array([log_marginal(compiled, atom) for atom in atoms])
+        for row in (rows[0], rows[7], clusters[0], rows.sum(axis=0) - clusters[0]):
+            log_marginal_joined(compiled, columns, own, row, 3, len(atoms), out)
+            merged = [log_marginal(compiled, atom + row) for atom in atoms[3:]]
+            assert out[3:] == pytest.approx(merged, abs=1e-9)
 
 
 def test_a_full_gaussian_block_among_the_others():

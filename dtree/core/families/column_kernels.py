@@ -67,16 +67,43 @@ def _log_rate(at, values, pool, j, count):
 
 
 @kernel
+def real_posterior(at, real, statistics, j):
+    """Count, strength, mean and rate of real column j after `statistics` (s,), in standard units."""
+    count = statistics[at[COUNT, j]]
+    strength, pulled = real[STRENGTH, j] + count, statistics[at[SUM, j]] + real[PULL, j]
+    mean = pulled / strength
+    return count, strength, mean, real[RATE_BASE, j] + 0.5 * statistics[at[SQUARE, j]] - 0.5 * pulled * mean
+
+
+@kernel
+def real_posteriors(family, statistics):
+    """The same (4, k, r) of all real columns of clusters (k, s)."""
+    at, real = family.real_at, family.real
+    out = np.empty((4, statistics.shape[0], at.shape[1]))
+    for c in range(statistics.shape[0]):
+        for j in range(at.shape[1]):
+            count, strength, mean, rate = real_posterior(at, real, statistics[c], j)
+            out[0, c, j], out[1, c, j], out[2, c, j], out[3, c, j] = count, strength, mean, rate
+    return out
+
+
+@kernel
+def _log_of_real_column(at, real, pool, statistics, j):
+    """Log marginal of real column j."""
+    count, _, _, rate = real_posterior(at, real, statistics, j)
+    gained = real[BASE, j] + count * real[PER_ROW, j] + _real_term(at, real, pool, j, count)
+    return gained - (real[SHIFT, j] + 0.5 * count) * math.log(rate)
+
+
+@kernel
 def _real_columns(at, real, pool, statistics):
     total = 0.0
     product = 1.0
     together = 0  # columns in the product: neighbours with the same hyperparameters and the same count
     r = at.shape[1]
     for j in range(r):
-        count = statistics[at[COUNT, j]]
-        pulled = statistics[at[SUM, j]] + real[PULL, j]
-        rate = real[RATE_BASE, j] + 0.5 * statistics[at[SQUARE, j]]
-        product *= rate - 0.5 * pulled * pulled / (real[STRENGTH, j] + count)
+        count, _, _, rate = real_posterior(at, real, statistics, j)
+        product *= rate
         total += real[BASE, j] + count * real[PER_ROW, j]
         together += 1
         ends = j == r - 1 or together == _COLUMNS_PER_LOG or at[GROUP, j + 1] != at[GROUP, j]
@@ -134,15 +161,6 @@ def _same_counts(columns, row, at, start, counts, width):
     for i in range(width):
         differing += own + others[start + i] != counts[i]
     return differing == 0
-
-
-@kernel
-def _all_points(columns, per_count, start, width):
-    """Whether the columns from `start` on hold one row each."""
-    others = 0
-    for i in range(width):
-        others += columns[0, start + i] * per_count != 1.0
-    return others == 0
 
 
 @kernel

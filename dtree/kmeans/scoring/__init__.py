@@ -18,7 +18,8 @@ from dtree.kmeans.scoring.any_family import AtomTables, assign_atoms, atom_table
 from dtree.kmeans.scoring.counts import CountTables, add_count_rows, assign_counts, count_tables, is_count_family
 from dtree.kmeans.scoring.gaussian import GaussianTables, assign_gaussian, gaussian_tables
 from dtree.kmeans.scoring.gaussian_diag import DiagonalTables, assign_diagonal, diagonal_tables
-from dtree.kmeans.scoring.mixed import MixedTables, add_mixed_rows, assign_mixed, mixed_tables
+from dtree.kmeans.scoring.mixed import add_mixed_rows, assign_mixed
+from dtree.kmeans.scoring.mixed_tables import MixedTables, mixed_tables
 from dtree.kmeans.scoring.rows import add_rows
 
 _BYTES_PER_BLOCK = 8_000_000  # of dense float64 that may be made from narrower or sparse rows at a time
