@@ -22,6 +22,13 @@ _NAMES_IN = {
     "estimators.evidence": ("evidence_bounds", "exact_log_evidence"),
     "estimators.incremental": ("IncrementalBHC",),
     "estimators.levels": ("levels",),
+    "estimators.partitions": (
+        "compare_posteriors",
+        "credible_ball",
+        "partition_distance",
+        "partition_uncertainty",
+        "point_estimate",
+    ),
     "estimators.saving": ("open", "save"),
     "estimators.tree_clustering": ("TreeClustering",),
     "estimators.variational": ("DPMixtureVB",),

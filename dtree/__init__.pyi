@@ -20,6 +20,11 @@ from dtree.estimators.evidence import evidence_bounds as evidence_bounds
 from dtree.estimators.evidence import exact_log_evidence as exact_log_evidence
 from dtree.estimators.incremental import IncrementalBHC as IncrementalBHC
 from dtree.estimators.levels import levels as levels
+from dtree.estimators.partitions import compare_posteriors as compare_posteriors
+from dtree.estimators.partitions import credible_ball as credible_ball
+from dtree.estimators.partitions import partition_distance as partition_distance
+from dtree.estimators.partitions import partition_uncertainty as partition_uncertainty
+from dtree.estimators.partitions import point_estimate as point_estimate
 from dtree.estimators.saving import open as open
 from dtree.estimators.saving import save as save
 from dtree.estimators.tree_clustering import TreeClustering as TreeClustering

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 
 import dtree
 from dtree.core.families import Multinomial
+from dtree.data import open_source
+from dtree.data.chunks import chunk_rows_for
 
 
 def normal(n: int = 100, d: int = 5) -> np.ndarray:
@@ -101,3 +105,23 @@ def test_sentences_of_mixtures_say_what_is_meant() -> None:
         dtree.DPMixtureVB(truncation=20).partial_fit(normal(10, 2))
     with pytest.raises(ValueError, match="each as often as it weighs, and 40000000 are too many"):
         dtree.DPMixtureVB("CTSB", expectation="exact").fit(normal(40, 2), sample_weight=np.full(40, 1e6))
+
+
+def test_texts_without_a_word_are_fitted_staged_and_reported(tmp_path: Path) -> None:
+    """No chunk of zeros is missed, and no share of nothing is taken; warnings are errors here."""
+    sparse.save_npz(tmp_path / "empty.npz", sparse.csc_array(np.zeros((4, 4))))
+    model = dtree.TreeClustering(family="multinomial", random_state=0, out=tmp_path / "run").fit(tmp_path / "empty.npz")
+    assert model.n_clusters_ == 1
+    dtree.report(tmp_path / "run", tmp_path / "page.html")
+    source = open_source(tmp_path / "empty.npz")
+    assert source.n_stored == 0
+    assert chunk_rows_for(source) >= 4
+
+
+def test_learning_from_rows_that_are_all_odd_ends_with_a_density() -> None:
+    """The bound rises with alpha without end here; u is then far from where it usually is."""
+    days = pd.to_datetime(["2004-05-30", "2003-03-17", "2004-07-10", "2002-03-07", "2005-08-09", "2005-07-15"])
+    table = pd.DataFrame({"day": [*days, pd.NaT], "x": [-25.4, 20.3, -26.6, -61.0, -72.6, np.nan, np.nan]})
+    model = dtree.BHC(prior="nggp", optimize=True).fit(table)
+    assert model.prior_.alpha > 1e30
+    assert np.all(np.isfinite(model.score_samples(table)))

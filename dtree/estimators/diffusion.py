@@ -74,7 +74,8 @@ class DiffusionTree(DensityMixin, Estimator):
     Attributes
     ----------
     tree_, trees_ : best tree, all kept trees (columns: parent, child, rest = 1 - t); with "mcmc" by joint density.
-    log_evidence_ : log evidence of the best tree, its prior included, in the original units ("mcmc": NaN).
+    log_evidence_ : log evidence of the best tree, its prior included, in the original units ("mcmc": NaN; minus
+        infinity where inference converged on no tree).
     log_evidences_ : of all kept trees.
     averaged_trees_, weights_ : the trees of the predictive density.
     labels_, n_clusters_ : cluster of every row, and their number.

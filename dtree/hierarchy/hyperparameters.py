@@ -83,7 +83,8 @@ def improve_on_tree(
             moved = _with_parameters(model, theta, prior_only)
             if not moved.family.rounding(statistics[-1]) <= _LEARNED_ROUNDING:  # equal rows want a scale of zero
                 return 1e300, np.zeros_like(theta)
-            value, gradient = bound_and_gradient(tree, moved, statistics, prior_only, log_marginals)
+            with np.errstate(all="ignore"):  # so far out that potentials overflow: seen below, and turned back from
+                value, gradient = bound_and_gradient(tree, moved, statistics, prior_only, log_marginals)
             if hyperprior:
                 log_density, slope = moved.prior.log_hyperprior()
                 value += log_density

@@ -49,8 +49,12 @@ def _weights_over_u(tree: Tree, prior: GeneralizedGamma, sizes: np.ndarray) -> t
         # p(X, u) du = p(X, u) u d(log u); the additional u is the Jacobian.
         return at, tree_u, tree_u.log_phi_t[-1] + at.log_normaliser(n) + log_u
 
-    coarse = np.linspace(-20.0, 20.0, 161) + np.log(n)
-    log_density = np.array([tree_at(x)[2] for x in coarse])
+    for centre in (np.log(n), np.log(prior.u)):  # an alpha learned from a few odd rows may be huge, and u then tiny
+        coarse = np.linspace(-20.0, 20.0, 161) + centre
+        log_density = np.array([tree_at(x)[2] for x in coarse])
+        top = int(np.argmax(np.where(np.isnan(log_density), -np.inf, log_density)))
+        if np.isfinite(log_density[top]) and 0 < top < coarse.shape[0] - 1:
+            break
     likely = coarse[log_density > log_density.max() - 40.0]
     step = coarse[1] - coarse[0]
     grid = np.linspace(likely[0] - step, likely[-1] + step, _QUADRATURE_NODES)

@@ -21,7 +21,8 @@ from dtree.core.priors import prior_of
 from dtree.core.recent import Recent
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.mcmc.credibility import node_credibility
-from dtree.mcmc.point_estimate import best_partition, coclustering
+from dtree.mcmc.partition_posterior import credible_ball, uncertainty
+from dtree.mcmc.point_estimate import best_partition, coclustering, evenly
 from dtree.mcmc.posterior import as_datatree, stack_chains, summary_of, tree_at_medians, with_checksums
 from dtree.mcmc.predictive import log_density_over_draws, log_membership_at
 from dtree.mcmc.problem import Problem
@@ -34,6 +35,7 @@ from dtree.methods.fitted_checks import check_columns, check_statistics
 from dtree.methods.settings import option
 from dtree.methods.whole_rows import look_at, whole_rows
 
+_MOST_DRAWS_TOLD = 1000  # that `info` and the report look at: more take seconds and change the second digit
 BLOCK_SECONDS = 2.0  # a block ends after about so long: seldom enough to cost nothing, often enough to lose little
 BLOCK_BYTES = 64_000_000  # or when its partitions take so much memory
 MOST_LEAVES = 200_000  # a sweep over more takes minutes, and every draw of every chain is kept
@@ -246,6 +248,8 @@ class Chains(
         if row_leaf is not None and np.any(row_leaf < 0):
             row_leaf = None  # rows of weight 0 are no leaves, so the leaves cannot stand for the rows
         posterior = as_datatree(fitted.model.prior, fitted.draws)
+        told = fitted.partitions[evenly(fitted.partitions.shape[0], _MOST_DRAWS_TOLD)]
+        sure = uncertainty(told, fitted.leaf_clusters, fitted.model.counts(fitted.atoms))
         drawn = {str(name): np.asarray(v, dtype=float) for name, v in posterior["posterior"].data_vars.items()}
         return Facts(
             title="Markov chain Monte Carlo over partitions",
@@ -264,9 +268,20 @@ class Chains(
             model=fitted.model,
             statistics=fitted.atoms,
             traces={name.replace("_", " "): ("draw", list(v)) for name, v in drawn.items() if v.ndim == 2},
-            tables={"Summary of the draws": summary_of(posterior)},
+            tables={"Summary of the draws": summary_of(posterior), "Credible ball": self._ball(fitted, told)},
+            clusters={"found again": sure.cluster_found, "exactly": sure.cluster_exact},
             together=lambda leaves: coclustering(fitted.partitions[:, leaves]),
         )
+
+    def _ball(self, fitted: records.Fitted, told: np.ndarray) -> Any:
+        """The point estimate and the bounds of its credible ball, by the clusters they have and how far they are."""
+        import pandas
+
+        ball = credible_ball(told, fitted.leaf_clusters, fitted.model.counts(fitted.atoms))
+        lines = {"point estimate": (int(fitted.leaf_clusters.max()) + 1, 0.0)}
+        for name, bound in (("furthest", ball.horizontal), ("fewest clusters", ball.upper), ("most", ball.lower)):
+            lines[f"{name} within {ball.level:.0%}"] = (bound.n_clusters, bound.distance)
+        return pandas.DataFrame.from_dict(lines, orient="index", columns=["clusters", "distance (nats)"])
 
     def _shape(self, fitted: records.Fitted) -> Shape:
         tree = tree_at_medians(fitted.model, fitted.atoms, fitted.priors)

@@ -33,7 +33,7 @@ def contrast(kind: str, sums: np.ndarray, exposure: np.ndarray, others: np.ndarr
     if kind == "standard":
         return here - there
     if kind == "rate":
-        pooled = (sums + others) / (exposure + other)
+        pooled = (sums + others) / np.maximum(exposure + other, 1e-300)
         score = _x_log_ratio(sums, exposure * pooled) + _x_log_ratio(others, other * pooled)
     else:
         score = _mutual_information(sums, exposure, others, other)
@@ -42,7 +42,7 @@ def contrast(kind: str, sums: np.ndarray, exposure: np.ndarray, others: np.ndarr
 
 def _mutual_information(a: np.ndarray, n: np.ndarray, b: np.ndarray, m: np.ndarray) -> np.ndarray:
     """Mutual information in nats between having a feature and the side: a of n here have it, and b of m there."""
-    total = n + m
+    total = np.maximum(n + m, 1e-300)  # texts may all be empty
     have = (a + b) / total
     out = np.zeros(np.broadcast_shapes(a.shape, n.shape))
     for part, size in ((a, n), (b, m)):

@@ -21,11 +21,15 @@ _MOST_COLUMNS = 50
 _EXAMPLES = 4
 _MOST_POINTS = 2000
 _IN_LEGEND = 40
-_SURE = ("valley", "confidence", "stability")
+_SURE = ("valley", "confidence", "stability", "found again", "exactly")
 _HOW_SURE = (
     "Valley: how many nats the density falls, below the lower peak, before the nearest other cluster. Confidence: the "
     "mean probability of its rows to belong to it. Stability: how well it is found again on half of the rows; 1 is "
     "exactly. The last two are known at the chosen level."
+)
+_FOUND_AGAIN = (
+    "Found again: how much the cluster overlaps, in the mean over the draws, with the cluster of a draw that is most "
+    "like it (rows in both over rows in either; 1 is exactly). Exactly: the share of draws that have this very cluster."
 )
 _MANY_COLOURS = (
     "There are more clusters than colours that can be told apart: from cluster 20 on they come again as rings and "
@@ -50,6 +54,8 @@ def cluster_section(subject: Subject) -> Section:
         html = Markup('<p class="hint">{}</p>').format(_EXPLAINED[kind]) + html
     if subject.facts.clusters.keys() & {"confidence", "stability"}:
         html = Markup('<p class="hint">{}</p>').format(_HOW_SURE) + html
+    if "found again" in subject.facts.clusters:
+        html = Markup('<p class="hint">{}</p>').format(_FOUND_AGAIN) + html
     return Section("clusters", "Clusters", html)
 
 
@@ -89,7 +95,7 @@ def _how_sure(subject: Subject, level: int | None, order: np.ndarray) -> dict[st
     """What is known of the sureness of clusters: at other levels than the chosen one only the valleys."""
     cuts, told = subject.facts.cuts, subject.facts.clusters
     if cuts is None or level is None:
-        return {}
+        return {name: [f"{float(told[name][c]):.3f}" for c in order] for name in _SURE if name in told}
     found = {"valley": [number(float(depth), 3) for depth in cuts.valleys[level][order]]}
     if level == cuts.chosen:
         found |= {name: [f"{float(told[name][c]):.3f}" for c in order] for name in ("confidence", "stability")}

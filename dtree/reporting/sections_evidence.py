@@ -16,7 +16,9 @@ _HEAT_ROWS = 160
 
 _ABOUT_CHAINS = (
     "R-hat near 1 (below 1.01) and effective sample sizes (ess) in the hundreds say that the chains agree. 89% of the "
-    "draws lie between eti89_lb and eti89_ub; mcse is the error that is left because draws are finite."
+    "draws lie between eti89_lb and eti89_ub; mcse is the error that is left because draws are finite. The credible "
+    "ball holds 95% of the draws: of those, the one furthest from the point estimate (by variation of information), "
+    "and those with the fewest and the most clusters."
 )
 _ABOUT_BOUNDS = Markup(
     '<p class="hint">Each is a lower bound on the log evidence of the data; later ones look at more partitions and are '

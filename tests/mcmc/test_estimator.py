@@ -107,17 +107,6 @@ def test_point_estimates() -> None:
         best_partition(draws, loss="zero-one")
 
 
-@pytest.mark.parametrize("loss", ["vi", "binder"])
-def test_the_point_estimate_is_the_draw_nearest_to_all(loss: str) -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        draws = rng.integers(0, rng.integers(1, 5, (30, 1)), (30, 9))
-        weight = rng.integers(1, 4, 9).astype(float)
-        far = [sum(partition_distance(a, b, weight, loss) for b in draws) for a in draws]
-        found = best_partition(draws, weight, loss)
-        assert sum(partition_distance(found, b, weight, loss) for b in draws) == pytest.approx(min(far))
-
-
 def test_bad_settings_are_named() -> None:
     X = blobs()[0]
     with pytest.raises(ValueError, match="unknown sampler"):

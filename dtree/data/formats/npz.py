@@ -89,6 +89,12 @@ def stage(source: Source, folder: Place) -> Source:
     return replace(copy, shape=source.shape, columns=source.columns, picked=source.picked)
 
 
+def n_stored(source: Source) -> int:
+    """Values that a sparse matrix stores."""
+    with _archive(source) as file:
+        return int(_declared(file, "data")[0][0])
+
+
 def _refuse_strange_members(path: Place) -> None:
     """Names in an archive are never used as paths; one that tries to be a path elsewhere says what the file is."""
     if not zipfile.is_zipfile(file_on_disk(path)):

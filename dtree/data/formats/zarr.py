@@ -200,6 +200,9 @@ def write_csr(path: Place, rows: Any) -> Source:
     parts = {"data": rows.data, "indices": rows.indices.astype(np.int64), "indptr": rows.indptr.astype(np.int64)}
     for name, values in parts.items():
         size = min(max(values.shape[0], 1), 1_000_000)
-        array = group.create_array(name, shape=values.shape, chunks=(size,), dtype=values.dtype)
+        # Chunks of zeros are written too: one that is not there looks like one that was lost.
+        array = group.create_array(
+            name, shape=values.shape, chunks=(size,), dtype=values.dtype, config={"write_empty_chunks": True}
+        )
         array[:] = values
     return opened(path, Choice())
