@@ -74,8 +74,13 @@ def _sweep(base: Path, keep: str) -> None:
 CACHE_FOLDER = _choose_cache_folder()
 
 
-def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | bool = False) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, *, fastmath: set[str] | bool = False, inline: bool = False
+) -> Any:
     """Compile `function` without the GIL and keep its machine code on disk.
+
+    With `inline` its body is written into the kernels that call it: for small functions that take a record of many
+    arrays, since handing such a record on counts the references of all of them, which may take longer than the work.
 
     Numba picks the cache folder when a function is decorated, so the folder is set just for that moment and the
     caller's own numba configuration stays as it was.
@@ -88,11 +93,12 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | b
     """
 
     def decorate(plain: Callable[..., Any]) -> Any:
+        placed = "always" if inline else "never"
         has_source_file = os.path.exists(plain.__code__.co_filename)  # not so at a prompt or in a doctest
         callers_folder = numba_config.CACHE_DIR
         numba_config.CACHE_DIR = str(CACHE_FOLDER)
         try:
-            compiled = numba.njit(cache=has_source_file, nogil=True, fastmath=fastmath)(plain)
+            compiled = numba.njit(cache=has_source_file, nogil=True, fastmath=fastmath, inline=placed)(plain)
         finally:
             numba_config.CACHE_DIR = callers_folder
         _forgive_foreign_types(compiled)
