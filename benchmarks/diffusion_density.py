@@ -14,7 +14,7 @@ import dtree
 from dtree.diffusion import mcmc
 from dtree.diffusion.prepare import prepare
 from dtree.diffusion.tree import Columns
-from dtree.diffusion.walk import finish_walk, plan_of
+from dtree.diffusion.walk import finish_walk
 from dtree.methods.diffusion import Settings, joined
 from dtree.methods.diffusion_records import Prepared
 
@@ -111,9 +111,9 @@ def run_genes(data: Path, out: Path) -> dict:
         cut = int(0.9 * len(rows))
         train, test = rows[order[:cut]], rows[order[cut:]]
         settings, clock = Settings(**GENES), [time.perf_counter()]
-        prepared = prepare(train, settings.for_trees(), 0)
+        prepared = prepare(train, 0, settings.hyper(), **settings.for_rows())
         clock.append(time.perf_counter())
-        walk = finish_walk(prepared.leaves, prepared.hyper, 0, plan_of(settings.for_trees(), len(train)))
+        walk = finish_walk(prepared.leaves, prepared.hyper, 0, settings.plan(len(train)))
         clock.append(time.perf_counter())
         fitted = joined([walk], Prepared.of(prepared, ""), settings)
         clock.append(time.perf_counter())

@@ -31,9 +31,9 @@ def main() -> None:
     from dtree.core.families import DiagonalGaussian, moments_of
     from dtree.core.model import Model
     from dtree.core.priors import DirichletProcess
+    from dtree.diffusion.objective import Hyper
     from dtree.diffusion.prepare import prepare
-    from dtree.diffusion.settings import Settings
-    from dtree.diffusion.walk import finish_walk, plan_of
+    from dtree.diffusion.walk import Plan, finish_walk
     from dtree.hierarchy.bhc import build_tree
     from dtree.kmeans.greedy import improved_kmeans
     from dtree.mcmc.problem import Problem
@@ -59,9 +59,8 @@ def main() -> None:
     start = np.full((40, 3), 1 / 3) + 0.1 * rng.random((40, 3))
     rows = InMemory(make_block(model.family, X, np.ones(40)), start, "corrected", "parallel")
     assert np.isfinite(ascend(rows, rows.sums(rule), rule, 20, 1e-6, False).elbo)
-    settings = Settings(n_permutations=1, search_steps=2, posterior_sweeps=0)
-    prepared = prepare(X, settings, 0)
-    walk = finish_walk(prepared.leaves, prepared.hyper, 0, plan_of(settings, 40), prepared.bits)
+    prepared = prepare(X, 0, Hyper(), noise="auto", scaling="auto", max_leaves=100)
+    walk = finish_walk(prepared.leaves, prepared.hyper, 0, Plan(2, 0, 0), prepared.bits)
     assert np.isfinite(walk.log_score)
     loaded = sorted(name for name in FORBIDDEN if name in sys.modules)
     assert not loaded, loaded

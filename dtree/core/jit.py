@@ -18,8 +18,13 @@ from dtree.core.kernel_cache import cache_folder, keep
 DOT_PRODUCT_MATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
-def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | bool = False) -> Any:
+def kernel(
+    function: Callable[..., Any] | None = None, *, fastmath: set[str] | bool = False, inline: bool = False
+) -> Any:
     """Compile `function` without the GIL and keep its machine code on disk.
+
+    With `inline` its body is written into the kernels that call it: for small functions that take a record of many
+    arrays, since handing such a record on counts the references of all of them, which may take longer than the work.
 
     Numba picks the cache folder when a function is decorated, so the folder is set just for that moment and the
     caller's own numba configuration stays as it was.
@@ -32,13 +37,14 @@ def kernel(function: Callable[..., Any] | None = None, *, fastmath: set[str] | b
     """
 
     def decorate(plain: Callable[..., Any]) -> Any:
+        placed = "always" if inline else "never"
         file = plain.__code__.co_filename
         if not os.path.exists(file):  # at a prompt or in a doctest
-            return numba.njit(nogil=True, fastmath=fastmath)(plain)
+            return numba.njit(nogil=True, fastmath=fastmath, inline=placed)(plain)
         callers_folder = numba_config.CACHE_DIR
         numba_config.CACHE_DIR = str(cache_folder(file))
         try:
-            compiled = numba.njit(cache=True, nogil=True, fastmath=fastmath)(plain)
+            compiled = numba.njit(cache=True, nogil=True, fastmath=fastmath, inline=placed)(plain)
         finally:
             numba_config.CACHE_DIR = callers_folder
         keep(compiled)

@@ -132,7 +132,7 @@ def cavity_into(tree: Beliefs, node: int) -> None:
         tree.down_var[node] = 0.0
         return
     sibling = tree.child[p, 0] + tree.child[p, 1] - node
-    length, beside = rest_above(tree, p) - tree.rest[p], tree.rest[p] - tree.rest[sibling]
+    length, beside = rest_above(tree.parent, tree.rest, p) - tree.rest[p], tree.rest[p] - tree.rest[sibling]
     to_mean, to_var = tree.down_mean[node], tree.down_var[node]
     meet(tree.down_mean[p], tree.down_var[p], length, tree.mean[sibling], tree.var[sibling], beside, to_mean, to_var)
 

@@ -20,13 +20,12 @@ import math
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
 from dtree.core.jit import kernel
 from dtree.diffusion.belief import Leaves, data_sums, expected_squares, log_marginal
 from dtree.diffusion.laplace import Evidence
-from dtree.diffusion.objective import LOGIT_LIMIT, Frame, Hyper, Workspace, gradient_over_logit, rest_from_logit
+from dtree.diffusion.objective import LOGIT_LIMIT, Frame, Hyper, Workspace, climb, gradient_over_logit, rest_from_logit
 from dtree.diffusion.prior import log_structure_prior
 from dtree.diffusion.tree import Columns, rest_above
 
@@ -102,16 +101,17 @@ def m_step_value(s: np.ndarray, tree: Columns, frame: Frame, given: Expected, gr
     """Eq. 4 summed over the tree (with its leaf segments), and its gradient over s = logit w; sets the tree's times."""
     n = grad.shape[0] + 1
     rest_from_logit(s, tree, frame.order)
+    parent, rest, squares, jumps = tree.parent, tree.rest, given.squares, given.jumps
     by_length = np.empty(2 * n - 1)
     value = 0.0
     for i in range(2 * n - 1):
-        length = max(rest_above(tree, i) - tree.rest[i], 1e-300)
-        pull = 0.5 * given.precision * given.squares[i]
+        length = max(rest_above(parent, rest, i) - rest[i], 1e-300)
+        pull = 0.5 * given.precision * squares[i]
         value -= given.half_d * math.log(length) + pull / length
         by_length[i] = -given.half_d / length + pull / (length * length)
     for i in frame.order:
-        power = given.c * given.jumps[i - n] - 1.0 + given.proper
-        value += power * math.log(tree.rest[i]) - given.proper * math.log1p(math.exp(s[i - n]))
+        power = given.c * jumps[i - n] - 1.0 + given.proper
+        value += power * math.log(rest[i]) - given.proper * math.log1p(math.exp(s[i - n]))
     gradient_over_logit(s, tree, frame, by_length, given.c, given.proper, grad)
     return value
 
@@ -149,10 +149,9 @@ def log_evidence_em(
     message = f"EM did not converge in {max_iter} iterations"
     s = np.clip(work.logit(), -limit, limit)
     if max_iter > iterations:
-        options = {"maxiter": max_iter - iterations, "maxcor": 20, "gtol": tol, "ftol": 1e-14}
-        climb = {"args": (work, proper), "jac": True, "bounds": bounds, "options": options}
-        result = minimize(_negative_bound, s, method="L-BFGS-B", **climb)
-        s, iterations = result.x, iterations + int(result.nit)
+        options = {"maxiter": max_iter - iterations, "m": 20, "pgtol": tol, "ftol": 1e-14}
+        s, more = climb(lambda at: _negative_bound(at, work, proper), s, bounds, **options)
+        iterations += more
     value, slope = _negative_bound(s, work, proper)
     short, spent = s > limit - 0.5, s < 0.5 - limit
     left = np.abs(np.where((short & (slope < 0)) | (spent & (slope > 0)), 0.0, slope)).max()
@@ -182,8 +181,8 @@ def _em_step(work: Workspace, leaves: Leaves, hyper: Hyper, bounds: list[tuple[f
         return -value, -grad
 
     start = np.clip(work.logit(), bounds[0][0], bounds[0][1])
-    result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25})
-    rest_from_logit(result.x, columns, work.frame.order)
+    best, _ = climb(negative, start, bounds, maxiter=25)
+    rest_from_logit(best, columns, work.frame.order)
 
 
 def _log_jacobian(work: Workspace, s: np.ndarray) -> float:

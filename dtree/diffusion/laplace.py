@@ -11,13 +11,21 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
 from dtree.core.jit import kernel
 from dtree.diffusion.belief import Beliefs, Leaves
-from dtree.diffusion.objective import C_SUM, LOGIT_LIMIT, QUAD, Hyper, Workspace, effective_c, effective_precision
+from dtree.diffusion.objective import (
+    C_SUM,
+    LOGIT_LIMIT,
+    QUAD,
+    Hyper,
+    Workspace,
+    climb,
+    effective_c,
+    effective_precision,
+)
 from dtree.diffusion.tree import Columns, rest_above
 
 DENSE_LIMIT = 300  # leaves: a full matrix beyond costs more than all other work on a tree
@@ -47,14 +55,13 @@ def maximise(work: Workspace, *, max_iter: int = 500, tol: float = 1e-6) -> tupl
 
     start = work.logit()
     bounds = [(-LOGIT_LIMIT, LOGIT_LIMIT)] * start.shape[0]
-    options = {"maxiter": max_iter, "maxcor": 20, "gtol": tol, "ftol": 1e-14}
-    result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    value = work.density(result.x)
+    best, iterations = climb(negative, start, bounds, maxiter=max_iter, m=20, pgtol=tol, ftol=1e-14)
+    value = work.density(best)
     slope = float(np.abs(work.grad).max())
     if slope < 1e-3 * max(1.0, abs(value) * 1e-3):
-        return value, True, "converged", int(result.nit)
-    problem = f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})"
-    return value, False, problem, int(result.nit)
+        return value, True, "converged", iterations
+    problem = f"the times did not converge in {iterations} iterations (gradient {slope:.1e})"
+    return value, False, problem, iterations
 
 
 @kernel
@@ -67,11 +74,11 @@ def branch_couplings(tree: Beliefs, block: int, out: np.ndarray) -> None:
     into_parent = np.empty(n_nodes)
     into_sibling = np.empty(n_nodes)
     for i in range(n_nodes):
-        total = rest_above(tree, i) - rest[i] + var[i] + down_var[i]
+        total = rest_above(parent, rest, i) - rest[i] + var[i] + down_var[i]
         out[i, i] = 0.0 if total == np.inf else 1.0 / total
         if child[i, 0] < 0:
             continue
-        above = 1.0 / (down_var[i] + (rest_above(tree, i) - rest[i])) if down_var[i] < np.inf else 0.0
+        above = 1.0 / (down_var[i] + (rest_above(parent, rest, i) - rest[i])) if down_var[i] < np.inf else 0.0
         for side in range(2):
             k = child[i, side]
             other = child[i, 1 - side]
@@ -177,7 +184,7 @@ def neighbour_hessian(tree: Beliefs, z: np.ndarray, precision: float, diagonal: 
     coupling = np.empty((3, 5))
     for i in range(n, parent.shape[0]):
         p = parent[i]
-        above = rest_above(tree, i)
+        above = rest_above(parent, rest, i)
         edge[0], edge[1], edge[2] = i, child[i, 0], child[i, 1]
         n_edges = 3
         if p >= 0:
@@ -203,7 +210,7 @@ def neighbour_hessian(tree: Beliefs, z: np.ndarray, precision: float, diagonal: 
             coupling[1, 2] = -p1 * p2 / total
             coupling[1, 0], coupling[2, 0], coupling[2, 1] = coupling[0, 1], coupling[0, 2], coupling[1, 2]
             if p >= 0:
-                above_p = rest_above(tree, p)
+                above_p = rest_above(parent, rest, p)
                 s0 = 1.0 / (down_var[p, j] + above_p - rest[p]) if down_var[p, j] < np.inf else 0.0
                 s1 = 1.0 / (var[i, j] + rest[p] - rest[i])
                 s2 = 1.0 / (var[edge[4], j] + rest[p] - rest[edge[4]]) if var[edge[4], j] < np.inf else 0.0

@@ -42,7 +42,7 @@ def visit_leaf(state: ProbitState, leaf: int, rng: np.random.Generator, latent: 
     """
     pool, signs = state.pool, state.signs
     sigma2, start = state.numbers[SIGMA2], state.numbers[START]
-    length = rest_above(pool, leaf) - pool.rest[leaf]
+    length = rest_above(pool.parent, pool.rest, leaf) - pool.rest[leaf]
     total = 0.0
     for k in range(signs.shape[1]):
         b = signs[leaf, k]

@@ -49,12 +49,12 @@ def propose_place(pool: Pool, rng: np.random.Generator, c: float, latest: float)
 def log_place_density(pool: Pool, c: float, node: int, rest: float) -> float:
     """Log density over rests of a new path leaving in the branch above `node`."""
     m = pool.size[node]
-    value = math.log(c / (m * rest)) + c / m * math.log(rest / rest_above(pool, node))
+    value = math.log(c / (m * rest)) + c / m * math.log(rest / rest_above(pool.parent, pool.rest, node))
     i = node
     while pool.parent[i] >= 0:
         p = pool.parent[i]
         value += math.log(pool.size[i] / pool.size[p])
-        value += c / pool.size[p] * math.log(pool.rest[p] / rest_above(pool, p))
+        value += c / pool.size[p] * math.log(pool.rest[p] / rest_above(pool.parent, pool.rest, p))
         i = p
     return value
 

@@ -7,9 +7,11 @@ t itself has no useful maximum (zero-length branches).
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import fmin_l_bfgs_b
 
 from dtree.core.jit import kernel
 from dtree.diffusion.belief import Beliefs, Leaves, beliefs_of, branch_gradients, sweep_down, sweep_up
@@ -235,6 +237,26 @@ class Workspace:
         h = self.frame.table[self.frame.size - 1]
         child = self.tree.child[self.n :]
         return h[self.n :] - h[child[:, 0]] - h[child[:, 1]]
+
+
+def climb(
+    negative: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    bounds: Sequence[tuple[float, float]],
+    **options: Any,
+) -> tuple[np.ndarray, int]:
+    """Where a function, given as its negative with its gradient, is largest, by L-BFGS-B; and the iterations it took.
+
+    `ftol` among the options is that of `scipy.optimize.minimize`; the others are those of `fmin_l_bfgs_b`, the older
+    name of the same routine, which spares a small tree the checks and copies of bounds that `minimize` makes.
+
+    >>> climb(lambda s: (float(s @ s), 2.0 * s), np.ones(2), [(0.5, 2.0)] * 2)[0]
+    array([0.5, 0.5])
+    """
+    if "ftol" in options:
+        options["factr"] = options.pop("ftol") / np.finfo(np.float64).eps
+    best, _, found = fmin_l_bfgs_b(negative, start, bounds=bounds, **options)
+    return best, int(found["nit"])
 
 
 def log_joint_in_logit(tree: Columns, leaves: Leaves, hyper: Hyper) -> float:

@@ -159,7 +159,7 @@ def cavities_down_to(pool: Pool, node: int) -> int:
 def place_between(pool: Pool, top: int, left: int, right: int) -> None:
     """Fill `place` and `meeting` for a node between the cavity message of `top`, which must be known, and two
     subtrees."""
-    pool.place[0] = rest_above(pool, top)
+    pool.place[0] = rest_above(pool.parent, pool.rest, top)
     pool.place[1] = pool.rest[left]
     pool.place[2] = pool.rest[right]
     pool.place[3] = pool.table[pool.size[left] + pool.size[right] - 1]

@@ -14,7 +14,6 @@ from dtree.diffusion.predictive import BranchMixture, branch_mixture
 from dtree.diffusion.prepare import Prepared
 from dtree.diffusion.probit import log_evidence_probit
 from dtree.diffusion.search import best_columns
-from dtree.diffusion.settings import Settings
 from dtree.diffusion.tree import Columns
 from dtree.diffusion.walk import Walk, drawn_trees
 
@@ -45,8 +44,10 @@ class Posterior(NamedTuple):
     log_joint: np.ndarray
 
 
-def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) -> Posterior:
-    """Join the walks of all permutations.
+def posterior_of(
+    walks: Sequence[Walk], prepared: Prepared, inference: str, n_trees: int, importance_draws: int
+) -> Posterior:
+    """Join the walks of all permutations: the `n_trees` best distinct trees, evaluated by `inference`.
 
     Sampled trees count equally: the sampler visits them in proportion to their posterior. Without them the K best
     trees are averaged by their evidence.
@@ -58,11 +59,11 @@ def posterior_of(walks: Sequence[Walk], prepared: Prepared, settings: Settings) 
     ]
     log_joint = np.stack([walk.log_joint for walk in walks])
     equal = np.full(len(sampled), 1.0 / max(len(sampled), 1))
-    if settings.inference == "mcmc":
-        order = np.argsort(-log_joint.ravel(), kind="stable")[: settings.n_trees]
+    if inference == "mcmc":
+        order = np.argsort(-log_joint.ravel(), kind="stable")[:n_trees]
         return Posterior([sampled[k] for k in order], sampled, equal, log_joint)
-    candidates = best_columns([walk.state for walk in walks], settings.n_trees)
-    best = [_evaluate(columns, prepared, settings, k) for k, (_, columns) in enumerate(candidates)]
+    candidates = best_columns([walk.state for walk in walks], n_trees)
+    best = [_evaluate(columns, prepared, inference, importance_draws, k) for k, (_, columns) in enumerate(candidates)]
     best.sort(key=lambda fit: -fit.log_evidence)
     if sampled:
         return Posterior(best, sampled, equal, log_joint)
@@ -82,17 +83,17 @@ def _drawn_leaves(walk: Walk, prepared: Prepared) -> list[Leaves]:
     return [Leaves(latent, var, prepared.leaves.n_observed) for latent in walk.drawn_latent]
 
 
-def _evaluate(columns: Columns, prepared: Prepared, settings: Settings, k: int) -> FittedTree:
+def _evaluate(columns: Columns, prepared: Prepared, inference: str, importance_draws: int, k: int) -> FittedTree:
     leaves, hyper, bits = prepared.leaves, prepared.hyper, prepared.bits
     if bits is not None:
         result = log_evidence_probit(columns, bits.signs, hyper, start=bits.start, sites=leaves)
         fit = result.evidence
         return FittedTree(fit.tree, result.sites, fit.log_evidence, fit.converged, fit.message)
-    fit = EVIDENCES[settings.inference](columns, leaves, hyper)
+    fit = EVIDENCES[inference](columns, leaves, hyper)
     value = fit.log_evidence
-    if settings.inference == "laplace" and settings.importance_draws > 0:
-        value, _ = importance_correction(fit, leaves, hyper, np.random.default_rng(k), draws=settings.importance_draws)
-    if settings.inference == "message-passing" and not fit.converged:
+    if inference == "laplace" and importance_draws > 0:
+        value, _ = importance_correction(fit, leaves, hyper, np.random.default_rng(k), draws=importance_draws)
+    if inference == "message-passing" and not fit.converged:
         value = -np.inf  # where messages have not settled, their energy is no bound and may be anything
     return FittedTree(fit.tree, leaves, value, fit.converged, fit.message)
 

@@ -11,7 +11,6 @@ from dtree.diffusion.noise import learn_noise, learn_sigma2, scale_leaves
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.probit import FIRST_SIGMA2, log_evidence_probit, signs_from_binary
 from dtree.diffusion.search import best_columns, build, search
-from dtree.diffusion.settings import Settings
 from dtree.diffusion.walk import Bits
 
 TRIAL_ROWS = 400  # rows on which ways of scaling are compared
@@ -55,41 +54,50 @@ class Prepared(NamedTuple):
         return Bits(self.signs, float(self.affine.offset[0])) if self.signs.size else None
 
 
-def prepare(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
-    """Leaves, units and noise for rows X (n, d), NaN where missing.
+def prepare(
+    X: np.ndarray,
+    seed: int,
+    hyper: Hyper,
+    *,
+    noise: float | str,
+    scaling: str,
+    max_leaves: int,
+    likelihood: str = "gaussian",
+    start: float | None = None,
+) -> Prepared:
+    """Leaves, units and noise for rows X (n, d), NaN where missing; `dtree.DiffusionTree` explains the options.
 
     >>> rows = np.array([[0.0], [0.1], [4.0], [4.2]])
-    >>> prepare(rows, Settings(noise=0.01), 0).affine.offset
+    >>> prepare(rows, 0, Hyper(), noise=0.01, scaling="standardize", max_leaves=9).affine.offset
     array([2.075])
     """
     if X.shape[0] < 2:
         raise ValueError(f"A diffusion tree needs at least two rows, got {X.shape[0]}.")
-    constants = np.full(X.shape[1], np.nan) if settings.likelihood == "probit" else _constant_columns(X)
+    constants = np.full(X.shape[1], np.nan) if likelihood == "probit" else _constant_columns(X)
     X = np.ascontiguousarray(X[:, np.isnan(constants)])
     empty = np.isnan(X).all(axis=1)
     if empty.any():
         raise ValueError(f"Row {int(np.flatnonzero(empty)[0])} has no observed entry; remove it.")
-    if settings.likelihood == "probit":
-        return _prepare_probit(X, settings, seed)
-    hyper = settings.hyper()
+    if likelihood == "probit":
+        return _prepare_probit(X, seed, hyper, start, max_leaves)
     n = X.shape[0]
-    many = n > settings.max_leaves
+    many = n > max_leaves
     if many and np.isnan(X).any():
         raise ValueError(
-            f"{n} rows are more than max_leaves={settings.max_leaves} and summaries need complete rows: "
+            f"{n} rows are more than max_leaves={max_leaves} and summaries need complete rows: "
             "fill in the missing entries, or raise max_leaves."
         )
-    affine = _choose_units(X, settings, hyper, seed)
+    affine = _choose_units(X, scaling, hyper, seed)
     z = affine.inward(X)
     log_volume = float(affine.log_volume(X).sum())
     if many:
-        atoms, leaf_of_row = summarise_rows(z, settings.max_leaves, seed)
+        atoms, leaf_of_row = summarise_rows(z, max_leaves, seed)
         found = prepare_atoms(atoms, hyper, seed)._replace(affine=affine, log_volume=log_volume)
         return found._replace(leaf_of_row=leaf_of_row, constants=constants)
-    if settings.noise == 0.0:
+    if noise == 0.0:
         _refuse_duplicates(z)
-    noise = _learned_noise(z, hyper, seed)[0] if isinstance(settings.noise, str) else float(settings.noise)
-    leaves, own = leaves_from_data(z, noise), np.full(n, noise)
+    variance = _learned_noise(z, hyper, seed)[0] if isinstance(noise, str) else float(noise)
+    leaves, own = leaves_from_data(z, variance), np.full(n, variance)
     return Prepared(leaves, hyper, affine, own, np.ones(n), np.arange(n), NO_SIGNS, log_volume, constants)
 
 
@@ -108,15 +116,15 @@ def prepare_atoms(atoms: Atoms, hyper: Hyper, seed: int) -> Prepared:
     return Prepared(leaves, fixed, unchanged(d), noise, atoms.rows, np.arange(m), NO_SIGNS, 0.0, np.full(d, np.nan))
 
 
-def _choose_units(X: np.ndarray, settings: Settings, hyper: Hyper, seed: int) -> Affine:
-    """The map the settings name; "auto" compares the evidence of one tree in each, charged for what the map learned."""
-    if settings.scaling == "none":
+def _choose_units(X: np.ndarray, scaling: str, hyper: Hyper, seed: int) -> Affine:
+    """The map that `scaling` names; "auto" compares the evidence of a tree in each, charged for what it learned."""
+    if scaling == "none":
         return unchanged(X.shape[1])
     plain = standardizing(X)
-    if settings.scaling == "standardize":
+    if scaling == "standardize":
         return plain
     axes = whitening(X)
-    if settings.scaling == "whiten":
+    if scaling == "whiten":
         if axes is None:
             raise ValueError(
                 f"scaling='whiten' needs complete rows, at least {2 * X.shape[1]} of them, and two or more columns of "
@@ -147,17 +155,15 @@ def _learned_noise(z: np.ndarray, hyper: Hyper, seed: int, rounds: int = 2) -> t
     return noise, log_evidence
 
 
-def _prepare_probit(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
+def _prepare_probit(X: np.ndarray, seed: int, hyper: Hyper, known_start: float | None, max_leaves: int) -> Prepared:
     signs = signs_from_binary(X)
     n, d = signs.shape
-    if n > settings.max_leaves:
+    if n > max_leaves:
         raise ValueError(
-            f"The probit likelihood works on at most max_leaves={settings.max_leaves} rows, got {n}; "
-            "fit a random subset."
+            f"The probit likelihood works on at most max_leaves={max_leaves} rows, got {n}; fit a random subset."
         )
-    hyper = settings.hyper()
     sigma2 = FIRST_SIGMA2 if hyper.sigma2 is None else hyper.sigma2
-    start = 0.0 if settings.start is None else float(settings.start)
+    start = 0.0 if known_start is None else float(known_start)
     # a first tree on the signs themselves gives sites; sites give a better tree, which gives better sites
     found = leaves_from_data(np.where(signs == 0, np.nan, signs), 1.0 / sigma2)
     leaves = Leaves(found.mean - start, np.broadcast_to(found.var, signs.shape).copy(), found.n_observed)
@@ -171,7 +177,7 @@ def _prepare_probit(X: np.ndarray, settings: Settings, seed: int) -> Prepared:
             hyper._replace(sigma2=sigma2),
             start=start,
             learn_sigma2=hyper.sigma2 is None,
-            learn_start=settings.start is None,
+            learn_start=known_start is None,
             max_iter=60,
         )
         if best is not None and fit.evidence.log_density <= best.evidence.log_density:

@@ -98,7 +98,7 @@ def sample_locations(tree: Columns, d: int, sigma2: float, rng: np.random.Genera
     location = np.zeros((tree.parent.shape[0], d))
     noise = rng.standard_normal(location.shape)
     for i in np.concatenate([children_first(tree.child, tree.root)[::-1], np.arange(tree.n_leaves)]):
-        above, length = tree.parent[i], rest_above(tree, i) - tree.rest[i]
+        above, length = tree.parent[i], rest_above(tree.parent, tree.rest, i) - tree.rest[i]
         location[i] = (location[above] if above >= 0 else 0.0) + np.sqrt(sigma2 * length) * noise[i]
     return location
 

@@ -11,12 +11,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from dtree.core.jit import kernel
 from dtree.diffusion.belief import Beliefs, Leaves, beliefs_of, sweep_down, sweep_up
 from dtree.diffusion.laplace import Evidence, laplace_at_maximum
-from dtree.diffusion.objective import LOGIT_LIMIT, Hyper, Workspace
+from dtree.diffusion.objective import LOGIT_LIMIT, Hyper, Workspace, climb
 from dtree.diffusion.predictive import BranchMixture
 from dtree.diffusion.tree import Columns, children_first, rest_above
 
@@ -53,50 +52,53 @@ def probit_moments(b: float, mean: float, var: float) -> tuple[float, float, flo
 
 
 @kernel
-def site_cavity(tree: Beliefs, i: int, k: int, sigma2: float) -> tuple[float, float]:
-    """Mean (relative to the start) and variance of entry k of leaf i given all other entries."""
-    return tree.down_mean[i, k], sigma2 * (tree.down_var[i, k] + (rest_above(tree, i) - tree.rest[i]))
-
-
-@kernel
 def update_sites(signs: np.ndarray, tree: Beliefs, sigma2: float, start: float, damping: float) -> float:
     """One parallel EP update of all sites, the messages of the leaves, from their cavities; returns the largest change.
 
     signs (n, d): -1, +1, or 0 for missing; sites have means relative to the start and variances in units of sigma2,
     infinite for missing.
     """
+    # arrays are taken out of the record before a loop: in it, every access would count references
+    parent, _, rest, site_mean, site_var, down_mean, down_var = tree
     change = 0.0
-    leaf, entry = np.nonzero(signs)
-    for i, k in zip(leaf, entry):
-        centre, v = site_cavity(tree, i, k, sigma2)
-        _, mean, var = probit_moments(signs[i, k], start + centre, v)
-        mean -= start
-        old_var = sigma2 * tree.var[i, k]
-        precision = max(1.0 / var - 1.0 / v, LEAST_PRECISION)
-        shift = mean / var - centre / v
-        old_precision = 1.0 / old_var if old_var < np.inf else 0.0
-        old_shift = tree.mean[i, k] * old_precision
-        precision = old_precision + damping * (precision - old_precision)
-        shift = old_shift + damping * (shift - old_shift)
-        change = max(change, abs(precision - old_precision) + abs(shift - old_shift))
-        tree.mean[i, k] = shift / precision
-        tree.var[i, k] = 1.0 / (precision * sigma2)
+    for i in range(signs.shape[0]):
+        length = rest_above(parent, rest, i) - rest[i]
+        for k in range(signs.shape[1]):
+            if signs[i, k] == 0.0:
+                continue
+            centre, v = down_mean[i, k], sigma2 * (down_var[i, k] + length)  # given all other entries
+            _, mean, var = probit_moments(signs[i, k], start + centre, v)
+            mean -= start
+            old_var = sigma2 * site_var[i, k]
+            precision = max(1.0 / var - 1.0 / v, LEAST_PRECISION)
+            shift = mean / var - centre / v
+            old_precision = 1.0 / old_var if old_var < np.inf else 0.0
+            old_shift = site_mean[i, k] * old_precision
+            precision = old_precision + damping * (precision - old_precision)
+            shift = old_shift + damping * (shift - old_shift)
+            change = max(change, abs(precision - old_precision) + abs(shift - old_shift))
+            site_mean[i, k] = shift / precision
+            site_var[i, k] = 1.0 / (precision * sigma2)
     return change
 
 
 @kernel
 def site_constants(signs: np.ndarray, tree: Beliefs, sigma2: float, start: float) -> float:
     """Sum of the log constants of the sites, to be added to the Gaussian log marginal with the same sites."""
+    parent, _, rest, site_mean, site_var, down_mean, down_var = tree
     constants = 0.0
-    leaf, entry = np.nonzero(signs)
-    for i, k in zip(leaf, entry):
-        centre, v = site_cavity(tree, i, k, sigma2)
-        total = v + sigma2 * tree.var[i, k]
-        constant = log_normal_cdf(signs[i, k] * (start + centre) / math.sqrt(1.0 + v))
-        if total < np.inf:
-            gap = tree.mean[i, k] - centre
-            constant += 0.5 * (math.log(2 * math.pi * total) + gap * gap / total)
-        constants += constant
+    for i in range(signs.shape[0]):
+        length = rest_above(parent, rest, i) - rest[i]
+        for k in range(signs.shape[1]):
+            if signs[i, k] == 0.0:
+                continue
+            centre, v = down_mean[i, k], sigma2 * (down_var[i, k] + length)
+            total = v + sigma2 * site_var[i, k]
+            constant = log_normal_cdf(signs[i, k] * (start + centre) / math.sqrt(1.0 + v))
+            if total < np.inf:
+                gap = site_mean[i, k] - centre
+                constant += 0.5 * (math.log(2 * math.pi * total) + gap * gap / total)
+            constants += constant
     return constants
 
 
@@ -253,21 +255,20 @@ def log_evidence_probit(
     if learn_start:
         begin.append(np.array([start]))
         bounds.append((-100.0, 100.0))
-    options = {"maxiter": max_iter, "maxcor": 20, "gtol": 1e-5, "ftol": 1e-13}
-    result = minimize(negative, np.concatenate(begin), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    negative_value, negative_slope = negative(result.x)
-    sigma2, start = unpack(result.x)
+    best, iterations = climb(negative, np.concatenate(begin), bounds, maxiter=max_iter, m=20, pgtol=1e-5, ftol=1e-13)
+    negative_value, negative_slope = negative(best)
+    sigma2, start = unpack(best)
     slope = float(np.abs(negative_slope).max())
     term, positive = laplace_at_maximum(work)
     problems = []
     if slope > 1e-2:
-        problems.append(f"the times did not converge in {result.nit} iterations (gradient {slope:.1e})")
+        problems.append(f"the times did not converge in {iterations} iterations (gradient {slope:.1e})")
     if not settled[0]:
         problems.append("expectation propagation did not converge")
     if not positive:
         problems.append("the curvature at the maximum is not positive")
     value = -negative_value
-    fit = Evidence(value + term, work.tree, value, not problems, "; ".join(problems) or "converged", int(result.nit))
+    fit = Evidence(value + term, work.tree, value, not problems, "; ".join(problems) or "converged", iterations)
     found = Leaves(beliefs.mean[:n].copy(), beliefs.var[:n].copy(), first.n_observed)
     return ProbitFit(fit, found, sigma2, start)
 

@@ -42,14 +42,16 @@ def _log_prior_over_path(pool: Pool, b: int, to: int, rest: float, c: float) -> 
     to a constant of the subtree."""
     if pool.child[b, 0] < 0:
         return 0.0  # a leaf is a path
-    above = rest_above(pool, to)
+    above = rest_above(pool.parent, pool.rest, to)
     m = pool.size[b]
     c_sum = pool.table[pool.size[to] + m - 1] * math.log(rest / above) - pool.table[m - 1] * math.log(rest)
     c_sum -= pool.table[pool.size[to] - 1] * math.log(rest / above)
     i = pool.parent[to]
     while i >= 0:
         old = pool.size[i]
-        c_sum += (pool.table[old + m - 1] - pool.table[old - 1]) * math.log(pool.rest[i] / rest_above(pool, i))
+        c_sum += (pool.table[old + m - 1] - pool.table[old - 1]) * math.log(
+            pool.rest[i] / rest_above(pool.parent, pool.rest, i)
+        )
         i = pool.parent[i]
     return c * c_sum - math.log(rest) - log_place_density(pool, c, to, rest)
 
@@ -59,7 +61,7 @@ def _hang(pool: Pool, b: int, j: int, to: int, rest: float) -> None:
     """Cavity message of the detached subtree `b`, with nothing seen of it, at a place whose messages are known."""
     pool.parent[b] = j
     pool.rest[j] = rest
-    length, below = rest_above(pool, to) - rest, rest - pool.rest[to]
+    length, below = rest_above(pool.parent, pool.rest, to) - rest, rest - pool.rest[to]
     mean, var = pool.down_mean, pool.down_var
     meet(mean[to], var[to], length, pool.mean[to], pool.var[to], below, mean[b], var[b])
     forget_below(pool, b)

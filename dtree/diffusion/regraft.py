@@ -30,7 +30,7 @@ def _walk_counts(pool: Pool, node: int, leaves: int, key: int) -> None:
     """Add `leaves` (may be negative) to the counts of `node` and its ancestors, with C, keys and messages."""
     i = node
     while i >= 0:
-        log_w = math.log(pool.rest[i] / rest_above(pool, i))
+        log_w = math.log(pool.rest[i] / rest_above(pool.parent, pool.rest, i))
         old = pool.size[i]
         pool.sums[C_SUM] += (pool.table[old + leaves - 1] - pool.table[old - 1]) * log_w
         pool.size[i] = old + leaves
@@ -99,7 +99,7 @@ def _attachment_value(pool: Pool, b: int, s: int) -> float:
 
     Needs the cavity message of s and `shift[s]`, the change of C at the ancestors of the place.
     """
-    above = rest_above(pool, s)
+    above = rest_above(pool.parent, pool.rest, s)
     if max(pool.rest[s], pool.rest[b]) >= above:
         return -np.inf
     place_between(pool, s, s, b)
@@ -155,7 +155,7 @@ def best_places(pool: Pool, b: int, beam: int, nodes: np.ndarray, values: np.nda
         for k in range(keep - 1, -1, -1):
             s = front[k]
             old = pool.size[s]
-            log_w = math.log(pool.rest[s] / rest_above(pool, s))
+            log_w = math.log(pool.rest[s] / rest_above(pool.parent, pool.rest, s))
             shift = pool.shift[s] + (pool.table[old + pool.size[b] - 1] - pool.table[old - 1]) * log_w
             for side in range(2):
                 front[2 * k + side] = pool.child[s, side]

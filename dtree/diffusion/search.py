@@ -73,7 +73,7 @@ def remember(pool: Pool, best: BestTrees) -> None:
 @kernel
 def _try_place(pool: Pool, b: int, j: int, s: int) -> None:
     """Attach, then find the best times nearby."""
-    above = rest_above(pool, s)
+    above = rest_above(pool.parent, pool.rest, s)
     low = max(pool.rest[s], pool.rest[b])
     attach(pool, b, j, s, 0.5 * (above + low))
     refine_path(pool, j, REACH)

@@ -66,9 +66,11 @@ class Columns(NamedTuple):
 
 
 @kernel
-def rest_above(tree: Columns, node: int) -> float:
-    """`rest` at the top of the branch above `node`; `tree` may be any record with columns `parent` and `rest`."""
-    return tree.rest[tree.parent[node]] if tree.parent[node] >= 0 else 1.0
+def rest_above(parent: np.ndarray, rest: np.ndarray, node: int) -> float:
+    """`rest` at the top of the branch above `node`."""
+    # two columns and not their record: a record that is handed on counts the references of all its arrays, and that
+    # would take longer than everything else here
+    return rest[parent[node]] if parent[node] >= 0 else 1.0
 
 
 @kernel

@@ -15,7 +15,6 @@ from dtree.diffusion.first_tree import bhc_tree
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.pool import columns_of
 from dtree.diffusion.search import SearchState, best_columns, build, search_step, settle, start_from
-from dtree.diffusion.settings import SWEEPS, Settings
 from dtree.diffusion.tree import Columns, unlinked
 
 
@@ -63,24 +62,6 @@ class Walk(NamedTuple):
     def log_score(self) -> float:
         """The best score of the search so far."""
         return float(self.state.best.score.max())
-
-
-def plan_of(settings: Settings, n_leaves: int) -> Plan:
-    """What the settings ask of each walk over n_leaves leaves.
-
-    >>> plan_of(Settings(), 50).search_steps
-    150
-    """
-    keep = (settings.n_trees, settings.attachments, settings.beam, settings.init)
-    if settings.inference == "mcmc":
-        return Plan(0, settings.mcmc_warmup + settings.mcmc_draws, settings.mcmc_draws, *keep)
-    steps = 100 + n_leaves if settings.search_steps is None else int(settings.search_steps)
-    sweeps = settings.posterior_sweeps
-    if sweeps is None:
-        sweeps = SWEEPS if settings.inference == "laplace" else 0
-    if settings.likelihood == "probit":
-        sweeps = 0  # its sampler is slow: it is used when asked for
-    return Plan(steps, sweeps, sweeps - sweeps // 2, *keep)
 
 
 def start_walk(leaves: Leaves, hyper: Hyper, plan: Plan, rng: np.random.Generator, bits: Bits | None = None) -> Walk:

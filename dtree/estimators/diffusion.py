@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dtree.core.names import framed, take_names
-from dtree.diffusion.settings import NODES
+from dtree.diffusion.predictive import NODES
 from dtree.estimators.base import Estimator, seed_of
 from dtree.methods.diffusion_fitted import Fitted
 

@@ -96,7 +96,7 @@ def copy_row(source, i, target, j):
         target[j, s] = source[i, s]
 
 
-@kernel
+@kernel(inline=True)
 def take_node(pool):
     """A free node; the caller has made sure that there is one."""
     node = pool.meta[FREE]
@@ -137,7 +137,7 @@ def add_leaf(model, pool, statistics, atom):
     return node
 
 
-@kernel
+@kernel(inline=True)
 def write_root(pool, slot, node):
     """Let a slot stand for this root."""
     pool.root[slot] = node
@@ -166,41 +166,41 @@ def close_tree(pool, node):
 
 
 @kernel
-def log_marginal_of_node(model, pool, node):
-    """log p(X) of the rows below a node as one cluster."""
-    return pool.log_phi_h[node] - log_kappa(model.prior, pool.statistics[node, 0] * model.per_count)
+def log_marginal_from(model, log_phi_h, count):
+    """log p(X) of a cluster from its worth and its (coarsened) count."""
+    return log_phi_h - log_kappa(model.prior, count * model.per_count)
 
 
-@kernel
+@kernel(inline=True)
 def log_d_to(model, pool, node, other):
     """log dissimilarity of two nodes: log phi_t + log phi_t - log phi_h(union)."""
     large, small = (node, other) if pool.leaves[node] >= pool.leaves[other] else (other, node)
     a, b = pool.statistics[large], pool.statistics[small]
-    log_large = log_marginal_of_node(model, pool, large)
+    log_large = log_marginal_from(model, pool.log_phi_h[large], a[0])
     together = log_kappa(model.prior, (a[0] + b[0]) * model.per_count)
     together += log_marginal_pair(model.family, a, log_large, b, pool.merged)
     return pool.log_phi_t[node] + pool.log_phi_t[other] - together
 
 
-@kernel
+@kernel(inline=True)
 def log_d_to_roots(model, pool, node):
     """pool.scores[slot] = log d(node, root) for every root; returns the slot of the smallest, or NONE."""
-    roots = pool.meta[ROOTS]
-    row = pool.statistics[node]
+    # arrays are taken out of the record before the loops: in them, every access would count references
+    roots, root, columns, row = pool.meta[ROOTS], pool.root, pool.root_statistics, pool.statistics[node]
+    worth, log_phi_t, scores = pool.log_phi_h, pool.log_phi_t, pool.scores
     for slot in range(roots):
-        pool.scores[slot] = log_marginal_of_node(model, pool, pool.root[slot])
-    log_marginal_joined(model.family, pool.root_statistics, pool.scores, row, 0, roots, pool.scores)
+        scores[slot] = log_marginal_from(model, worth[root[slot]], columns[0, slot])
+    log_marginal_joined(model.family, columns, scores, row, 0, roots, scores)
     best = NONE
     for slot in range(roots):
-        count = (row[0] + pool.root_statistics[0, slot]) * model.per_count
-        together = log_kappa(model.prior, count) + pool.scores[slot]
-        pool.scores[slot] = pool.log_phi_t[node] + pool.log_phi_t[pool.root[slot]] - together
-        if best == NONE or pool.scores[slot] < pool.scores[best]:
+        together = log_kappa(model.prior, (row[0] + columns[0, slot]) * model.per_count) + scores[slot]
+        scores[slot] = log_phi_t[node] + log_phi_t[root[slot]] - together
+        if best == NONE or scores[slot] < scores[best]:
             best = slot
     return best
 
 
-@kernel
+@kernel(inline=True)
 def refresh(model, pool, node):
     """Statistics and potentials of an internal node from its children; returns its log d."""
     a, b = pool.left[node], pool.right[node]
@@ -228,7 +228,7 @@ def sequential_position(model, pool, node, root):
     return at
 
 
-@kernel
+@kernel(inline=True)
 def link(pool, node, a, b):
     """Make a and b the children of a node."""
     pool.left[node] = a
@@ -237,14 +237,14 @@ def link(pool, node, a, b):
     pool.parent[b] = node
 
 
-@kernel
+@kernel(inline=True)
 def sibling_of(pool, node):
     """The other child of a node's parent."""
     above = pool.parent[node]
     return pool.right[above] if pool.left[above] == node else pool.left[above]
 
 
-@kernel
+@kernel(inline=True)
 def replace_below(pool, above, old, new):
     """Let `new` stand where `old` stood below a node, or at the top when `above` is NONE."""
     pool.parent[new] = above
@@ -256,7 +256,7 @@ def replace_below(pool, above, old, new):
         pool.right[above] = new
 
 
-@kernel
+@kernel(inline=True)
 def put_on_top(pool, at, node):
     """A new parent for `at` and `node`, in the place of `at`. Potentials are left to `refresh`."""
     joint = take_node(pool)
@@ -289,7 +289,7 @@ def refresh_to_root(model, pool, node, cutting):
     return NONE
 
 
-@kernel
+@kernel(inline=True)
 def enqueue(pool, node):
     """Let a parentless node wait for insertion."""
     pool.queue[(pool.meta[HEAD] + pool.meta[WAITING]) % pool.queue.shape[0]] = node

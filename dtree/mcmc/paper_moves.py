@@ -89,13 +89,22 @@ def _seq_insert(model, pool, root, node):
 
 
 @kernel
+def _is_among(value, values):
+    found = False
+    for other in values:
+        found = found or other == value
+    return found
+
+
+@kernel
 def _log_apart(model, pool, node, skip):
     """Sum over roots outside `skip` of log d/(1+d) with a node."""
     trees.log_d_to_roots(model, pool, node)
+    root, scores = pool.root, pool.scores
     total = 0.0
     for slot in range(pool.meta[trees.ROOTS]):
-        if not np.any(skip == pool.root[slot]):
-            total += log_sigmoid(pool.scores[slot])
+        if not _is_among(root[slot], skip):
+            total += log_sigmoid(scores[slot])
     return total
 
 
@@ -259,16 +268,16 @@ def local_moves(model, pool, depth, rng):
                 size += 1
     for leaf in leaves[:size]:
         _detach(model, pool, leaf)
-        roots = pool.meta[trees.ROOTS]
+        roots, root, columns, worth = pool.meta[trees.ROOTS], pool.root, pool.root_statistics, pool.log_phi_h
         row = pool.statistics[leaf]
         scores = np.empty(roots + 1)
         for slot in range(roots):
-            scores[slot] = trees.log_marginal_of_node(model, pool, pool.root[slot])
-        log_marginal_joined(model.family, pool.root_statistics, scores, row, 0, roots, scores)
+            scores[slot] = trees.log_marginal_from(model, worth[root[slot]], columns[0, slot])
+        log_marginal_joined(model.family, columns, scores, row, 0, roots, scores)
         for slot in range(roots):
-            count = (row[0] + pool.root_statistics[0, slot]) * model.per_count
-            scores[slot] += log_kappa(model.prior, count) - pool.log_phi_h[pool.root[slot]]
-        scores[roots] = pool.log_phi_h[leaf]
+            count = (row[0] + columns[0, slot]) * model.per_count
+            scores[slot] += log_kappa(model.prior, count) - worth[root[slot]]
+        scores[roots] = worth[leaf]
         choice = draw_index(scores, roots + 1, rng)
         if choice == roots:
             trees.open_tree(pool, leaf)

@@ -10,14 +10,14 @@ import numpy as np
 from dtree.core.model import Model
 from dtree.diffusion.affine import Affine
 from dtree.diffusion.atoms import atoms_from_moments
+from dtree.diffusion.objective import Hyper
 from dtree.diffusion.prepare import Prepared, prepare_atoms
-from dtree.diffusion.settings import Settings
 
 FAMILIES_WITH_MOMENTS = ("gaussian", "gaussian-diag")
 SMALLEST_SPREAD = 1e-7  # relative to the mean: the square root of what rounding leaves of a difference of squares
 
 
-def prepare_clusters(model: Model, statistics: np.ndarray, settings: Settings, seed: int, run: str) -> Prepared:
+def prepare_clusters(model: Model, statistics: np.ndarray, hyper: Hyper, seed: int, run: str) -> Prepared:
     """Leaves, units and noise from the statistics (k, s) of the clusters of `run`, at least two; or one sentence."""
     family: Any = model.family
     if family.name not in FAMILIES_WITH_MOMENTS:
@@ -48,5 +48,5 @@ def prepare_clusters(model: Model, statistics: np.ndarray, settings: Settings, s
     offset = family.origin + centre * family.unit
     affine = Affine(offset[varies], (scale * family.unit)[varies])
     log_volume = float(count.sum() * np.log(affine.basis).sum())
-    found = prepare_atoms(atoms, settings.hyper(), seed)
+    found = prepare_atoms(atoms, hyper, seed)
     return found._replace(affine=affine, log_volume=log_volume, constants=np.where(varies, np.nan, offset))

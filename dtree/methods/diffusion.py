@@ -17,14 +17,15 @@ import numpy as np
 
 from dtree.core.fingerprint import fingerprint
 from dtree.diffusion import walk as walking
+from dtree.diffusion.affine import SCALINGS
 from dtree.diffusion.checkpoint import check_walk
 from dtree.diffusion.clusters import cut, widest_gap
+from dtree.diffusion.objective import Hyper
 from dtree.diffusion.posterior import posterior_of
-from dtree.diffusion.predictive import posterior_of_c, posterior_of_precision
+from dtree.diffusion.predictive import NODES, posterior_of_c, posterior_of_precision
 from dtree.diffusion.prepare import prepare
 from dtree.diffusion.records import kept_posterior
-from dtree.diffusion.settings import NODES
-from dtree.diffusion.settings import Settings as TreeSettings
+from dtree.diffusion.walk import Plan
 from dtree.methods import diffusion_fitted as results
 from dtree.methods import diffusion_records as records
 from dtree.methods.clusters_as_leaves import prepare_clusters
@@ -35,6 +36,10 @@ from dtree.methods.incremental import generator_in, state_of
 from dtree.methods.settings import option
 from dtree.variational.threads import one_blas_thread
 
+INFERENCES = ("laplace", "em", "message-passing", "mcmc")
+LIKELIHOODS = ("gaussian", "probit")
+INITS = ("sequential", "bhc")
+SWEEPS = 80  # of the posterior sampler after a search, unless told otherwise: half settle, half are kept
 SHAPE_RATE = tuple[float, float]  # of a gamma prior
 LARGEST_READ = 4_000_000_000  # bytes of rows that one process reads at once: half the memory of a small worker
 
@@ -77,13 +82,59 @@ class Settings(msgspec.Struct, frozen=True):
     # A stop or a death loses at most so many seconds of a walk; writing a checkpoint takes some hundredths of a second.
     checkpoint_seconds: Annotated[float, option("Seconds between checkpoints of a walk.", ge=0.0, command=None)] = 10.0
 
-    def for_trees(self) -> TreeSettings:
-        """The same for the numerics."""
-        return TreeSettings(*(getattr(self, name) for name in TreeSettings._fields))
+    def hyper(self) -> Hyper:
+        """How sigma2 and c are treated."""
+        return Hyper(self.sigma2, self.c, self.precision_prior, self.c_prior)
+
+    def for_rows(self) -> dict[str, Any]:
+        """What `prepare` is told of the rows."""
+        names = ("noise", "scaling", "max_leaves", "likelihood", "start")
+        return {name: getattr(self, name) for name in names}
+
+    def plan(self, n_leaves: int) -> Plan:
+        """What is asked of each walk over n_leaves leaves.
+
+        >>> Settings().plan(50).search_steps
+        150
+        """
+        keep = (self.n_trees, self.attachments, self.beam, self.init)
+        if self.inference == "mcmc":
+            return Plan(0, self.mcmc_warmup + self.mcmc_draws, self.mcmc_draws, *keep)
+        steps = 100 + n_leaves if self.search_steps is None else self.search_steps
+        sweeps = self.posterior_sweeps
+        if sweeps is None:
+            sweeps = SWEEPS if self.inference == "laplace" else 0
+        if self.likelihood == "probit":
+            sweeps = 0  # its sampler is slow: it is used when asked for
+        return Plan(steps, sweeps, sweeps - sweeps // 2, *keep)
 
     def check(self) -> None:
         """ValueError with one sentence unless the settings make sense together."""
-        self.for_trees().check()
+        choices = {"inference": INFERENCES, "likelihood": LIKELIHOODS, "init": INITS, "scaling": SCALINGS}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}.")
+        if self.likelihood == "probit" and self.inference not in ("laplace", "mcmc"):
+            raise ValueError(
+                "The probit likelihood works with inference='laplace' (expectation propagation over locations, Laplace "
+                f"over times) or 'mcmc', got inference={self.inference!r}."
+            )
+        if isinstance(self.noise, str) and self.noise != "auto":
+            raise ValueError(f"noise must be 'auto' or a variance >= 0, got {self.noise!r}.")
+        if not isinstance(self.noise, str) and not 0 <= self.noise < math.inf:
+            raise ValueError(f"noise is a variance and cannot be negative or infinite, got {self.noise}.")
+        for name in ("sigma2", "c"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive or None, got {value}.")
+        for name in ("precision_prior", "c_prior"):
+            value = getattr(self, name)
+            if np.shape(value) != (2,) or not all(0 < number < math.inf for number in value):
+                raise ValueError(f"{name} must be a pair of positive numbers, shape and rate, got {value!r}.")
+        if self.start is not None and not math.isfinite(self.start):
+            raise ValueError(f"start must be a number or None, got {self.start}.")
+        if self.start is not None and self.likelihood != "probit":
+            raise ValueError("start belongs to the probit likelihood; real-valued rows are centred instead.")
 
 
 class Progress(NamedTuple):
@@ -123,7 +174,7 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
         return int(random_state) if isinstance(random_state, Integral) else super().seed_of(random_state)
 
     def tiny(self, settings: Any) -> Any:
-        sweeps = min(1, walking.plan_of(settings.for_trees(), 2).sweeps)
+        sweeps = min(1, settings.plan(2).sweeps)
         few = {"n_permutations": 1, "search_steps": 1, "posterior_sweeps": sweeps, "mcmc_draws": 1, "mcmc_warmup": 0}
         return msgspec.structs.replace(settings, **few, n_clusters=None)
 
@@ -208,9 +259,9 @@ def seeds_of(job: Job) -> list[int]:
     return [int(seed) for seed in drawn]
 
 
-def plan_of(job: Job) -> walking.Plan:
+def plan_of(job: Job) -> Plan:
     """How long each walk is."""
-    return walking.plan_of(job.settings.for_trees(), job.prepared.rows.leaves.mean.shape[0])
+    return job.settings.plan(job.prepared.rows.leaves.mean.shape[0])
 
 
 def dense(rows: Any, first_row: int = 0) -> np.ndarray:
@@ -229,14 +280,14 @@ def prepare_task(job: Job) -> records.Prepared:
     """Read the rows, find units, leaves and noise."""
     rows = dense(job.load())
     with one_blas_thread():  # the last bit of a sum depends on how many there are, and so would every walk
-        found = prepare(rows, job.settings.for_trees(), seeds_of(job)[0])
+        found = prepare(rows, seeds_of(job)[0], job.settings.hyper(), **job.settings.for_rows())
     return records.Prepared.of(found, fingerprint(rows))
 
 
 def _prepare_clusters(job: Job) -> records.Prepared:
     """The clusters of another run as leaves; columns that it left out are left out here, their values unknown."""
     kept: Any = job.reduction
-    found = prepare_clusters(kept.model, kept.statistics, job.settings.for_trees(), seeds_of(job)[0], job.source.name)
+    found = prepare_clusters(kept.model, kept.statistics, job.settings.hyper(), seeds_of(job)[0], job.source.name)
     constants = np.full(job.source.shape[1], math.nan)
     constants[kept.columns] = found.constants
     record = records.Prepared.of(found, fingerprint(kept.statistics))
@@ -262,7 +313,7 @@ def finish_task(job: Job) -> results.Fitted:
 def joined(walks: Sequence[walking.Walk], prepared: records.Prepared, settings: Settings) -> results.Fitted:
     """What finished walks have found: the posterior over trees, the best tree's hyperparameters and its cut."""
     rows = prepared.rows
-    posterior = posterior_of(walks, rows, settings.for_trees())
+    posterior = posterior_of(walks, rows, settings.inference, settings.n_trees, settings.importance_draws)
     best = posterior.best[0]
     n_clusters = widest_gap(best.tree) if settings.n_clusters is None else settings.n_clusters
     shape, rate = posterior_of_precision(best.tree, best.leaves, rows.hyper)

@@ -38,7 +38,7 @@ def test_local_sums_equal_full_recomputation(hyper: Hyper, missing: bool) -> Non
         found = regraft.best_places(pool, b, 12, nodes, values)
         assert np.all(np.diff(values[:found]) <= 0)
         s = nodes[rng.integers(found)]
-        above = rest_above(pool, s)
+        above = rest_above(pool.parent, pool.rest, s)
         regraft.attach(pool, b, j, s, 0.5 * (above + max(pool.rest[s], pool.rest[b])))
         validate(pools.columns_of(pool))
         assert pools.total_density(pool) == pytest.approx(
@@ -68,7 +68,7 @@ def test_place_values_equal_brute_force() -> None:
     assert found == 2 * 7 - 1  # every branch of the remaining tree
     constant = None
     for s, value in zip(nodes[:found], values[:found]):
-        above, low = rest_above(pool, s), max(pool.rest[s], pool.rest[b])
+        above, low = rest_above(pool.parent, pool.rest, s), max(pool.rest[s], pool.rest[b])
         best = -np.inf
         for u in np.linspace(-5, 5, 5):
             trial = pools.Pool(*[a.copy() for a in pool])

@@ -10,9 +10,9 @@ from dtree.diffusion.first_tree import bhc_tree
 from dtree.diffusion.objective import Hyper
 from dtree.diffusion.prior import sample_data
 from dtree.diffusion.search import best_columns
-from dtree.diffusion.settings import SWEEPS, Settings
 from dtree.diffusion.tree import structure_key, validate
-from dtree.diffusion.walk import Plan, Walk, advance, drawn_trees, finish_walk, plan_of, start_walk
+from dtree.diffusion.walk import Plan, Walk, advance, drawn_trees, finish_walk, start_walk
+from dtree.methods.diffusion import SWEEPS, Settings
 from dtree.methods.incremental import generator_in, state_of
 from dtree.runs.codec import encode, restore
 
@@ -47,10 +47,10 @@ def test_pieces_do_not_matter(plan: Plan, pieces: list[int]) -> None:
 
 
 def test_plans() -> None:
-    assert plan_of(Settings(), 10) == Plan(110, SWEEPS, SWEEPS // 2)
-    assert plan_of(Settings(inference="em", search_steps=7), 10) == Plan(7, 0, 0)
-    assert plan_of(Settings(likelihood="probit"), 10).sweeps == 0
-    assert plan_of(Settings(inference="mcmc", mcmc_draws=5, mcmc_warmup=2), 10) == Plan(0, 7, 5)
+    assert Settings().plan(10) == Plan(110, SWEEPS, SWEEPS // 2)
+    assert Settings(inference="em", search_steps=7).plan(10) == Plan(7, 0, 0)
+    assert Settings(likelihood="probit").plan(10).sweeps == 0
+    assert Settings(inference="mcmc", mcmc_draws=5, mcmc_warmup=2).plan(10) == Plan(0, 7, 5)
 
 
 def test_a_walk_may_start_from_the_tree_of_bhc() -> None:

@@ -42,8 +42,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "chains": {"sampler": "gibbs", "family": "gaussian-diag", "chains": 2, "draws": 30, "warmup": 10},
     "vb": {"variant": "FSD", "family": "gaussian-diag", "truncation": 6, "sample_rows": 60, "tol": 1e-9},
     "tree-clustering": {"family": "gaussian-diag", "sample_rows": 60, "tol": 1e-9},
-    "ddt": {"n_permutations": 2, "search_steps": 8, "posterior_sweeps": 2, "checkpoint_seconds": 0.0},
-}
+    "ddt": {
+        "n_permutations": 2, "search_steps": 8, "posterior_sweeps": 2, "checkpoint_seconds": 0.0,
+        "n_trees": 3, "noise": 0.01, "scaling": "standardize",
+    },
+}  # fmt: skip
 IN_PASSES = [
     name for name in METHODS if name in ("bayes-kmeans", "bayes-kmeans-bhc", "randomized", "vb", "tree-clustering")
 ]
@@ -135,7 +138,10 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
         dtree.open(out)
     with pytest.raises(ValueError, match="already holds a run"):
         fit(name, data, Place(out))
-    assert bits(resume(out)) == bits(Run.open(finished[name]))
+    seen: list[Any] = []
+    assert bits(resume(out, progress=seen.append)) == bits(Run.open(finished[name]))
+    if name in IN_PASSES:
+        assert seen[0].number == 2  # the first pass is not done again
     assert not {path.name for path in out.iterdir()} & {"checkpoints", "parts", "passes", "prepared", "staged"}
     assert bits(resume(out)) == bits(Run.open(finished[name]))  # a finished run is left as it is
 
@@ -200,7 +206,7 @@ def test_saved_and_opened_models_are_equal(name: str, finished: dict[str, Path],
 
 @pytest.mark.parametrize("name", METHODS)
 def test_predictions_of_workers_are_those_of_the_estimator(
-    name: str, finished: dict[str, Path], tmp_path: Path
+    name: str, finished: dict[str, Path], tmp_path: Path, client: Any
 ) -> None:
     import zarr
 
@@ -208,7 +214,7 @@ def test_predictions_of_workers_are_those_of_the_estimator(
 
     new = frame(40)[["height", "width"]] + 0.5  # in another order
     new.to_parquet(tmp_path / "new.parquet")
-    assert predict_into(finished[name], tmp_path / "new.parquet", tmp_path / "out.zarr") == 40
+    assert predict_into(finished[name], tmp_path / "new.parquet", tmp_path / "out.zarr", client) == 40
     group: Any = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
     model = dtree.open(finished[name])
     turned = new[["width", "height"]]

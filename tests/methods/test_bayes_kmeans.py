@@ -89,20 +89,6 @@ def test_results_belong_together(reference):
     assert bits(again) == bits(run)
 
 
-@pytest.mark.parametrize(
-    ("workers", "processes"),
-    [(1, True), pytest.param(4, True, marks=pytest.mark.slow), (1, False), (2, False), (4, False)],
-)
-def test_same_bits_on_any_cluster(reference, tmp_path, workers, processes):
-    with cluster_client(n_workers=workers, processes=processes, memory_limit="1.5GB", warm=False) as client:
-        run = fit(reference / "x.npy", tmp_path / "run", client=client, **OPTIONS)
-    assert bits(run) == bits(opened(reference))
-
-
-def test_same_bits_in_memory(reference):
-    assert bits(fit(rows(), **OPTIONS)) == bits(opened(reference))
-
-
 def test_same_bits_after_a_worker_is_killed(reference, tmp_path, client):
     victims = []
 
@@ -114,28 +100,6 @@ def test_same_bits_after_a_worker_is_killed(reference, tmp_path, client):
     run = fit(reference / "x.npy", tmp_path / "run", client=client, progress=kill_one, **OPTIONS)
     assert victims
     client.wait_for_workers(2, timeout=60)
-    assert bits(run) == bits(opened(reference))
-
-
-def test_resumed_run_gives_the_same_bits(reference, tmp_path):
-    class Stop(Exception):
-        pass
-
-    def stop_after(step):
-        if step.number == 2:
-            raise Stop
-
-    with pytest.raises(Stop):
-        fit(reference / "x.npy", tmp_path / "run", progress=stop_after, **OPTIONS)
-    half = Run.open(tmp_path / "run")
-    assert half.checkpoints()[-1] == 2
-    with pytest.raises(ValueError, match="is not finished"):
-        fitted(half)
-    with pytest.raises(ValueError, match="already holds a run"):
-        fit(reference / "x.npy", tmp_path / "run")
-    seen = []
-    run = resume(tmp_path / "run", progress=lambda step: seen.append(step.number))
-    assert seen[0] == 3
     assert bits(run) == bits(opened(reference))
 
 

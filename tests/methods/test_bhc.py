@@ -19,7 +19,6 @@ from dtree.core.families import DiagonalGaussian
 from dtree.core.priors import DirichletProcess
 from dtree.engine.cluster import cluster_client
 from dtree.engine.drive import Given, drive
-from dtree.engine.predict import predict_into
 from dtree.estimators.base import seed_of
 from dtree.methods.bhc import BHC as Method
 from dtree.runs.folder import FolderStore
@@ -131,14 +130,6 @@ def test_a_stopped_run_keeps_its_weights(tmp_path: Path, monkeypatch: pytest.Mon
     here, again = BHC("gaussian-diag").fit(REAL, sample_weight=WEIGHT), open_run(tmp_path / "run")
     assert again.linkage_.tobytes() == here.linkage_.tobytes()
     assert again.labels_.tolist() == here.labels_.tolist()
-
-
-def test_predictions_of_a_run_are_those_of_the_estimator(tmp_path: Path) -> None:
-    model = BHC("gaussian-diag", out=tmp_path / "run").fit(REAL)
-    assert predict_into(tmp_path / "run", REAL + 0.5, tmp_path / "p.zarr") == 24
-    found = FolderStore(tmp_path / "p.zarr")
-    np.testing.assert_array_equal(found.read_rows("labels", 0, 24), model.predict(REAL + 0.5))
-    np.testing.assert_array_equal(found.read_rows("log_density", 0, 24), model.score_samples(REAL + 0.5))
 
 
 def test_facts() -> None:

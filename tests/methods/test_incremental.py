@@ -16,11 +16,9 @@ from dtree.core.families import DiagonalGaussian
 from dtree.core.priors import DirichletProcess
 from dtree.engine.cluster import cluster_client
 from dtree.engine.drive import Given, Place, drive, resume
-from dtree.engine.predict import predict_into
 from dtree.estimators.base import seed_of
 from dtree.methods import incremental
 from dtree.methods.incremental import IncrementalBHC as Method
-from dtree.runs.folder import FolderStore
 from dtree.runs.run import Run
 
 RNG = np.random.default_rng(5)
@@ -168,12 +166,8 @@ def test_a_refused_row_leaves_the_forest_as_it_was() -> None:
     assert answer(model.partial_fit(REAL[100:])) == answer(twin.partial_fit(REAL[100:]))
 
 
-def test_predictions_of_a_run_are_those_of_the_estimator(tmp_path: Path) -> None:
+def test_facts(tmp_path: Path) -> None:
     model = IncrementalBHC("gaussian-diag", random_state=3, out=tmp_path / "run").fit(REAL)
-    assert predict_into(tmp_path / "run", REAL + 0.5, tmp_path / "p.zarr") == 300
-    found = FolderStore(tmp_path / "p.zarr")
-    np.testing.assert_array_equal(found.read_rows("labels", 0, 300), model.predict(REAL + 0.5))
-    np.testing.assert_array_equal(found.read_rows("log_density", 0, 300), model.score_samples(REAL + 0.5))
     facts = Method().facts(model._run.fitted(Method.Fitted), None)
     assert facts.n_clusters == model.n_clusters_
     assert facts.lines["trees in the forest"] == str(model.n_trees_)

@@ -62,13 +62,13 @@ def _log_marginal(family, statistics):
     count = statistics[0]
     half_inverse = 0.5 / (family.strength + count)
     total = _count_term(family, count)
-    product = 1.0
-    for j in range(d):
-        pulled = statistics[1 + j] + family.pull[j]
-        product *= family.rate_base[j] + 0.5 * statistics[1 + d + j] - half_inverse * pulled * pulled
-        if not family.same_shape or j % _FEATURES_PER_LOG == _FEATURES_PER_LOG - 1 or j == d - 1:
-            total -= (family.shape[j] + 0.5 * count) * math.log(product)
-            product = 1.0
+    together = _FEATURES_PER_LOG if family.same_shape else 1
+    for begin in range(0, d, together):
+        product = 1.0
+        for j in range(begin, min(begin + together, d)):
+            pulled = statistics[1 + j] + family.pull[j]
+            product *= family.rate_base[j] + 0.5 * statistics[1 + d + j] - half_inverse * pulled * pulled
+        total -= (family.shape[begin] + 0.5 * count) * math.log(product)
     return total
 
 

@@ -53,10 +53,9 @@ def _count_term(family, count):
 
 
 @kernel
-def _posterior_scale(family, statistics):
-    """The posterior scale matrix (d, d), both triangles."""
+def _posterior_scale(family, statistics, matrix):
+    """Fill the upper triangle of the posterior scale matrix (d, d)."""
     d = family.pull.shape[0]
-    matrix = np.empty((d, d))
     inverse = 1.0 / (family.strength + statistics[0])
     position = 0
     for a in range(d):
@@ -64,9 +63,7 @@ def _posterior_scale(family, statistics):
         for b in range(a, d):
             second = family.scale_base[position] + statistics[1 + d + position]
             matrix[a, b] = second - pulled * (statistics[1 + b] + family.pull[b])
-            matrix[b, a] = matrix[a, b]
             position += 1
-    return matrix
 
 
 @implements(log_marginal, CompiledGaussian)
@@ -74,7 +71,8 @@ def _posterior_scale(family, statistics):
 def _log_marginal(family, statistics):
     d = family.pull.shape[0]
     count = statistics[0]
-    matrix = _posterior_scale(family, statistics)  # its upper triangle is eliminated in place
+    matrix = np.empty((d, d))
+    _posterior_scale(family, statistics, matrix)  # and eliminated in place
     log_det = 0.0
     product = 1.0
     for a in range(d):
@@ -92,21 +90,21 @@ def _log_marginal(family, statistics):
 
 
 @kernel
-def _posterior_factor(family, row):
-    """The lower Cholesky factor (d, d) of the row's posterior scale with inverted diagonal, and the scale's log det."""
-    factor = _posterior_scale(family, row)
+def _posterior_factor(family, row, factor):
+    """Fill the upper Cholesky factor (d, d) of the row's posterior scale, its diagonal inverted; returns log det."""
+    _posterior_scale(family, row, factor)
     d = factor.shape[0]
     log_det = 0.0
     for a in range(d):
         for b in range(a):
-            factor[a, a] -= factor[a, b] * factor[a, b]
+            factor[a, a] -= factor[b, a] * factor[b, a]
         log_det += math.log(factor[a, a])
         factor[a, a] = 1.0 / math.sqrt(factor[a, a])
         for c in range(a + 1, d):
             for b in range(a):
-                factor[c, a] -= factor[c, b] * factor[a, b]
-            factor[c, a] *= factor[a, a]
-    return factor, log_det
+                factor[a, c] -= factor[b, c] * factor[b, a]
+            factor[a, c] *= factor[a, a]
+    return log_det
 
 
 @kernel
@@ -117,7 +115,8 @@ def _merge_points(family, columns, row, points, out):
     the point to the row's mean in the row's own metric: d^2/2 steps instead of a factorisation.
     """
     d = family.pull.shape[0]
-    factor, log_det = _posterior_factor(family, row)
+    factor = np.empty((d, d))
+    log_det = _posterior_factor(family, row, factor)
     strength = family.strength + row[0]
     centre = np.empty(d)
     for a in range(d):
@@ -136,7 +135,7 @@ def _merge_points(family, columns, row, points, out):
             for lane in range(width):
                 target[lane] = sums[chosen[lane]] / unit - centre[a]
             for b in range(a):
-                weight = factor[a, b]
+                weight = factor[b, a]
                 source = solved[b]
                 for lane in range(width):
                     target[lane] -= weight * source[lane]
