@@ -1,7 +1,7 @@
 """Is the answer right with nothing set? Adjusted Rand index on labelled sets, the number of clusters not given.
 
     python -m benchmarks.answers --data DIR [--group shapes|real|tables] [--only NAME] [--peers]
-    python -m benchmarks.answers --nothing [--draws 10]      # rows without groups: how often one cluster is found
+    python -m benchmarks.answers --nothing [--draws 40] [--features 2 5 20]   # rows of one group: is one cluster found?
 
 DIR/shapes/*.npz hold X and one or more accepted labellings y0, y1, ... (-1 marks noise, which is not scored; the best
 labelling counts), DIR/*.npz the sets named below with X and y, DIR/tables/*.csv a column `class`. Rows above --rows are
@@ -80,23 +80,32 @@ def nothing_there(kind: str, n: int, d: int, random: np.random.Generator) -> np.
     return random.exponential(size=(n, d)) if random.random() < 0.5 else random.lognormal(size=(n, d))
 
 
-def score_nothing(draws: int) -> None:
-    """How often one cluster is found in rows of one group, two to five features."""
+def score_nothing(draws: int, features: list[int], sizes: list[int]) -> None:
+    """How often one cluster is found in rows of one group."""
     import dtree
 
-    for kind in ("one Gaussian", "uniform box", "Student t, 3 degrees", "skewed columns"):
-        for n in (200, 2_000, 20_000):
-            random = np.random.default_rng(n)
-            sets = [nothing_there(kind, n, int(random.integers(2, 6)), random) for _ in range(draws)]
-            found = [dtree.TreeClustering(random_state=0).fit(X).n_clusters_ for X in sets]
-            print(f"{kind:22s} {n:6d} rows: one cluster in {sum(k == 1 for k in found)} of {draws}", flush=True)
+    for n in sizes:
+        for d in features:
+            for kind in ("one Gaussian", "uniform box", "Student t, 3 degrees", "skewed columns"):
+                random = np.random.default_rng([n, d])
+                found = [
+                    dtree.TreeClustering(random_state=0).fit(nothing_there(kind, n, d, random)).n_clusters_
+                    for _ in range(draws)
+                ]
+                one = sum(k == 1 for k in found)
+                print(
+                    f"{kind:22s} {n:6d} rows x {d:2d}: one cluster in {one} of {draws}  {sorted(found)[-3:]}",
+                    flush=True,
+                )
 
 
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--data", type=Path)
     words.add_argument("--nothing", action="store_true", help="rows without groups, made on the spot")
-    words.add_argument("--draws", type=int, default=10)
+    words.add_argument("--draws", type=int, default=40)
+    words.add_argument("--features", type=int, nargs="+", default=[2, 5, 20])
+    words.add_argument("--sizes", type=int, nargs="+", default=[200, 2_000, 20_000], help="rows without groups")
     words.add_argument("--group", choices=("shapes", "real", "tables"), default="shapes")
     words.add_argument("--only", default="", help="sets whose name holds this")
     words.add_argument("--rows", type=int, default=10_000)
@@ -104,7 +113,7 @@ def main() -> None:
     given = words.parse_args()
     warnings.filterwarnings("ignore")
     if given.nothing:
-        return score_nothing(given.draws)
+        return score_nothing(given.draws, given.features, given.sizes)
     if given.data is None:
         words.error("say where the labelled sets are: --data DIR")
     from sklearn.preprocessing import StandardScaler

@@ -4,11 +4,12 @@ Gaussian rows are counted along lines between components (`core.valleys`), rows 
 overlap (`core.overlap`); `between` adds up either. `found_levels` makes the tree of the sums and cuts it.
 """
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtree.core.families import DiagonalGaussian, Family, Gaussian
+from dtree.core.families import Bent, DiagonalGaussian, Family, Gaussian, Mixed
 from dtree.core.levels import (
     COMPONENTS,
     SMALLEST,
@@ -19,7 +20,7 @@ from dtree.core.levels import (
     pair_matrix,
     stability,
 )
-from dtree.core.overlap import Overlap, overlap_depths, overlap_of
+from dtree.core.overlap import Overlap, overlap_of, overlap_tree
 from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between
 from dtree.variational.mixture import Mixture
 
@@ -56,6 +57,9 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
     peaks = peaks_of(mixture, held)
 
     def tree_from(half: int | None) -> LevelTree:
+        if isinstance(seen.pairs, Overlap):
+            shares, rows = (part.sum(axis=0) if half is None else 2.0 * part[half] for part in seen.pairs)
+            return overlap_tree(shares[:, full][:, :, full], rows[full], host)
         depth = pair_matrix(depths_of(seen.pairs, half), k)[np.ix_(full, full)]
         return level_tree(peaks, depth, np.rint(size), host)
 
@@ -72,11 +76,8 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
     return Found(held, leaf_of, tree, level, labels, stability(labels, halves, size), density)
 
 
-def depths_of(pairs: PairSums | Overlap, half: int | None) -> np.ndarray:
+def depths_of(pairs: PairSums, half: int | None) -> np.ndarray:
     """Depths (p,) of the pairs of components from all rows, or from one half of them."""
-    if isinstance(pairs, Overlap):
-        parts = [part.sum(axis=0) if half is None else 2.0 * part[half] for part in pairs]
-        return overlap_depths(*parts)
     if half is None:
         return depths(*pairs.together())
     return depths(pairs.histogram[half], pairs.moments[half], _DEVIATIONS_OF_HALF)
@@ -91,7 +92,7 @@ def hosts(mixture: Mixture, held: np.ndarray, size: np.ndarray) -> np.ndarray:
         large = np.array([int(np.argmax(size))])
     small = np.setdiff1d(host, large)
     if small.size:
-        family, statistics = mixture.family, mixture.statistics[held]
+        family, statistics = on_straight_scales(mixture.family, mixture.statistics[held])
         centres = centres_of(family, statistics[small])
         if centres is None:  # no point stands for such a component: where its rows would be most at home together
             joined = np.array(
@@ -109,6 +110,11 @@ def log_gain(family: Family, own: np.ndarray, other: np.ndarray) -> float:
     return float(together - alone)
 
 
+def on_straight_scales(family: Family, statistics: np.ndarray) -> tuple[Family, np.ndarray]:
+    """The family and statistics (k, s) on the scales on which components are Gaussian: bends carried out."""
+    return (family.base, statistics[:, :-1]) if isinstance(family, Bent) else (family, statistics)
+
+
 def centres_of(family: Family, statistics: np.ndarray) -> np.ndarray | None:
     """Means (k, d) of Gaussian components, None for other families."""
     if isinstance(family, Gaussian | DiagonalGaussian):
@@ -121,13 +127,11 @@ def peaks_of(mixture: Mixture, held: np.ndarray) -> np.ndarray:
 
     The density of the others at that place does not count: a broad background may have its centre inside a group.
     """
-    statistics = mixture.statistics[held]
-    centres = centres_of(mixture.family, statistics)
+    family, statistics = on_straight_scales(mixture.family, mixture.statistics[held])
+    centres = centres_of(family, statistics)
     if centres is None:
         return np.zeros(held.shape[0])
-    own = [
-        mixture.family.log_predictive_of(centre[None], each[None])[0, 0] for centre, each in zip(centres, statistics)
-    ]
+    own = [family.log_predictive_of(centre[None], each[None])[0, 0] for centre, each in zip(centres, statistics)]
     return np.array(own) + np.log(mixture.weights()[held])
 
 
@@ -139,7 +143,7 @@ def occupied_by(mixture: Mixture) -> np.ndarray:
 
 def lines_of(mixture: Mixture, held: np.ndarray) -> Lines | None:
     """The line that tells each two Gaussian components apart best, a linear discriminant; None for other families."""
-    family, statistics = mixture.family, mixture.statistics[held]
+    family, statistics = on_straight_scales(mixture.family, mixture.statistics[held])
     if not isinstance(family, Gaussian | DiagonalGaussian):
         return None
     k = held.shape[0]
@@ -172,6 +176,9 @@ def between(mixture: Mixture, held: np.ndarray, lines: Lines | None, own: Own) -
     """What rows add to what is known about the pairs of the components `held` (k,)."""
     labels = own.labels.astype(np.int64)
     if lines is None:
-        return overlap_of(mixture.responsibilities(own.rows, held), labels, own.weight, own.first_row)
+        left_out = mixture.family.category_places() if isinstance(mixture.family, Mixed) else []
+        others = mixture.responsibilities_without(own.rows, held, left_out) if left_out else ()
+        views = itertools.chain([mixture.responsibilities(own.rows, held)], others)
+        return overlap_of(views, labels, own.weight, own.first_row)
     points = np.ascontiguousarray(mixture.family.points(own.rows), dtype=np.float64)
     return add_rows(lines, Labelled(points, labels, own.weight, own.first_row), held.shape[0])

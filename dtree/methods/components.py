@@ -6,7 +6,7 @@ clusters follow curved groups that k-means cannot see; from there rows still mov
 hyperparameters from its own components, in turn with them, while the bound rises.
 """
 
-from collections.abc import Iterator
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +15,17 @@ import numpy as np
 from scipy import sparse
 
 from dtree.core.columns import Column
-from dtree.core.families import Family, Gaussian, moments_of
+from dtree.core.families import Bent, DiagonalGaussian, Family, Gaussian, moments_of
 from dtree.core.families.standard_units import StandardUnits
 from dtree.core.partition import canonical_labels
 from dtree.kmeans.defaults import model_for
 from dtree.kmeans.greedy import improved_kmeans
 from dtree.kmeans.passes import START_STREAM, stream
+from dtree.methods.bends import Bends, chosen_bends
 from dtree.methods.variational import Settings
 from dtree.variational.defaults import family_from_data
 from dtree.variational.fitting import Fit
+from dtree.variational.steps import e_step, make_block
 from dtree.variational.whole import fit_candidates, fit_rows, go_on
 
 _MOST_COMPONENTS = 100  # pairs of components, and what is kept of each pair, grow with the square
@@ -32,6 +34,7 @@ _SPARE = 10  # components that a fit may open besides those it starts from
 _GREEDY_FEATURES = 8  # in more, choosing a model for this start takes longer than all other fits together
 _EVERY_SHARE = 2  # of the assumed shares of variance within components: what lies between is learned afterwards
 _TOLERANCE, _ITERATIONS = 1e-5, 200  # nats a row: components do not move visibly any more; hyperparameters follow
+_FAR_BEHIND = 1.0  # nats a row: no bend makes up for them
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
 
@@ -101,22 +104,78 @@ def fit_components(
     """The fit with the highest bound to rows X (n, d) of weights (n,)."""
     full = "gaussian" in structures
     X, weight = in_own_order(X, weight, full)
-    fits = [fit for structure in structures for fit in _from_centres(X, weight, structure, kinds, alpha, seed)]
-    if full and X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
+    fits = [_from_centres(X, weight, structure, kinds, alpha, seed) for structure in structures]
+    if not full:
+        return max(fits, key=_bound)
+    if X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
         fits.append(_from_greedy_clusters(X, weight, alpha, seed))
-    return max(fits, key=lambda fit: fit.elbo)
+    best = max(fits, key=_bound)
+    one_group = chosen_bends(X, weight, np.ones((X.shape[0], 1)))
+    if not one_group.straight:
+        near = [s for s, fit in zip(structures, fits) if fit.elbo > best.elbo - _FAR_BEHIND * weight.sum()]
+        fits = [_from_centres(X, weight, structure, kinds, alpha, seed, one_group) for structure in near]
+        best = max([best, *fits], key=_bound)
+    return _bent_to_fit(X, weight, alpha, seed, best)
+
+
+def _bound(fit: Fit) -> float:
+    """What fits are compared by: the bound, less half the logarithm of the rows for every column that is bent.
+
+    A bend is found by likelihood, which the bound of bent rows does not charge for.
+    """
+    bent = np.count_nonzero(fit.rule.family.bend != 1.0) if isinstance(fit.rule.family, Bent) else 0
+    return fit.elbo - 0.5 * bent * math.log(max(fit.sums.rows, 1.0))
 
 
 def _from_centres(
-    X: Any, weight: np.ndarray, structure: str | Family, kinds: tuple[Column, ...], alpha: float, seed: int
-) -> Iterator[Fit]:
+    X: Any,
+    weight: np.ndarray,
+    structure: str | Family,
+    kinds: tuple[Column, ...],
+    alpha: float,
+    seed: int,
+    bends: Bends | None = None,
+) -> Fit:
+    """The best fit that starts from k-means, on straight or on bent scales."""
     settings = settings_of(structure, alpha, truncation_for(X.shape[0], X.shape[1], structure))
-    families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
-    if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
-        steps = recorded_steps(X)
-        families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
+    if bends is not None:
+        families = bent_families(structure, X, weight, bends)
+    else:
+        families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
+        if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
+            steps = recorded_steps(X)
+            families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
     fit = fit_candidates(X, weight, families, int(settings.truncation or 2), settings, seed)
-    yield fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
+    return fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
+
+
+def bent_families(structure: str | Family, X: np.ndarray, weight: np.ndarray, bends: Bends) -> list[Family]:
+    """Candidates of a structure for rows X (n, d) on bent scales."""
+    d, steps = X.shape[1], recorded_steps(X)
+    plain = Bent(DiagonalGaussian(np.zeros(d), 1.0, 2.0, np.ones(d)), *bends)
+    bent = plain.kept_rows(X)[:, :d]
+    return [Bent(base, *bends, steps) for base in family_from_data(structure, bent, weight)[::_EVERY_SHARE]]
+
+
+def _bent_to_fit(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, best: Fit) -> Fit:
+    """The fit with bends that suit its own components instead of one group, while that raises the bound."""
+    for _ in range(_ROUNDS):
+        base = best.rule.family.base if isinstance(best.rule.family, Bent) else best.rule.family
+        shares = np.empty((X.shape[0], best.sums.counts.shape[0]))
+        e_step(make_block(best.rule.family, X, weight), best.state, out=shares)
+        shares = shares[:, best.sums.counts > 0.5]
+        bends = chosen_bends(X, weight, shares / shares.sum(axis=1, keepdims=True))
+        now = best.rule.family.bend if isinstance(best.rule.family, Bent) else np.ones(X.shape[1])
+        if np.array_equal(bends.bend, now):
+            break
+        size = max(2, min(X.shape[0], shares.shape[1] + _SPARE))
+        settings = settings_of(base.name, alpha, size, shares)
+        families = bent_families(base.name, X, weight, bends)
+        fit = _learned(X, weight, settings, seed, fit_candidates(X, weight, families, size, settings, seed))
+        if _bound(fit) < _bound(best) + 0.1:
+            break
+        best = fit
+    return best
 
 
 def _from_greedy_clusters(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int) -> Fit:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtree.core.families import Bent, Family
 from dtree.core.levels import Level, canonical_by_size, valleys_around
 from dtree.core.shape import Shape
 from dtree.methods.facts import Cuts, Facts, counted
@@ -33,6 +34,14 @@ def cuts_of(fitted: Fitted) -> Cuts:
     return Cuts(table, clusters, [valleys_around(tree, labels) for labels in clusters], chosen, fitted.reason)
 
 
+def _structure(family: Family) -> str:
+    """What a component looks like, in words."""
+    if not isinstance(family, Bent):
+        return family.name
+    bent = int(np.count_nonzero(family.bend != 1.0))
+    return f"{family.base.name}, {bent} of {family.n_features} columns on a bent scale"
+
+
 def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
     """The facts of a fit and, where known, the component (n,) of each row."""
     tree, mixture, k = fitted.tree, fitted.mixture, int(fitted.leaf_clusters.max()) + 1
@@ -50,7 +59,7 @@ def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
         shape=lambda: Shape(tree.left, tree.right, tree.size, fitted.depth, "depth", cut=fitted.level),
         leaf_clusters=fitted.leaf_clusters,
         row_leaf=row_leaf,
-        lines={"why this level": fitted.reason, "components": f"{m:,}", "structure": mixture.family.name},
+        lines={"why this level": fitted.reason, "components": f"{m:,}", "structure": _structure(mixture.family)},
         warnings=warnings,
         remark="Every leaf is a component; forks stand where the valley between two groups of them is closed.",
         model=fitted.model,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from dtree.core.families import FAMILIES, Family
+from dtree.core.families import RECORDED, Family
 from dtree.core.model import Model
 from dtree.core.priors import PRIORS, Prior
 from dtree.core.tree import Tree
@@ -114,7 +114,7 @@ def decode(stored: Any, arrays: Mapping[str, np.ndarray], depth: int = 0) -> Any
             raise ValueError("the run is damaged: a bare list among its settings")
         return stored
     if "$family" in stored:
-        return _build("family", FAMILIES, stored, arrays, depth)
+        return _build("family", RECORDED, stored, arrays, depth)
     if "$prior" in stored:
         return _build("prior", PRIORS, stored, arrays, depth)
     keys = set(stored)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -88,6 +88,20 @@ class Mixture(msgspec.Struct, frozen=True):
         """q(z) (n, T) that the components, listed in this order, have for new rows X (n, d)."""
         return _by_pieces(self._scorer(order), X)
 
+    def responsibilities_without(self, X: Any, order: np.ndarray, columns: list[np.ndarray]) -> Iterator[np.ndarray]:
+        """The same (n, T) once for each group of statistics, at `columns` (c,), that is left out of the rows.
+
+        A row that holds one value only has nothing to say without it, and is left as it is.
+        """
+        coefficients = self._coefficients()[order]
+        features = self.family.statistics_of_kept(self.family.kept_rows(X))
+        scores = features @ coefficients.T
+        several = (np.count_nonzero(~np.isnan(np.asarray(X, dtype=np.float64)), axis=1) > 1)[:, None]
+        for left_out in columns:
+            found = np.ascontiguousarray(scores - several * (features[:, left_out] @ coefficients[:, left_out].T))
+            softmax_rows(found, np.zeros(found.shape[0]))
+            yield found
+
     def best(self, X: Any, order: np.ndarray) -> np.ndarray:
         """The place (n,) in `order` of the component with the largest responsibility for each row of X (n, d)."""
         score = self._scorer(order)
@@ -100,15 +114,19 @@ class Mixture(msgspec.Struct, frozen=True):
             lambda rows: logsumexp(log_predictive(self.family, rows, statistics) + log_weights, axis=1), X
         )
 
-    def _scorer(self, order: np.ndarray) -> Callable[[Any], np.ndarray]:
-        """A function from rows (b, d) to their responsibilities (b, T)."""
+    def _coefficients(self) -> np.ndarray:
+        """What each statistic of a new row adds (T, s) to the logarithm of its responsibilities."""
         state = self.state
         coefficients = state.coefficients.copy()
         if state.weights is not None:  # a new row has no share in the counts
             prior = np.empty(coefficients.shape[0])
             conditional_log_prior(state.weights, np.zeros_like(prior), prior)
             coefficients[:, 0] += prior
-        coefficients, family = coefficients[order], self.family
+        return coefficients
+
+    def _scorer(self, order: np.ndarray) -> Callable[[Any], np.ndarray]:
+        """A function from rows (b, d) to their responsibilities (b, T)."""
+        coefficients, family = self._coefficients()[order], self.family
 
         def responsibilities(rows: Any) -> np.ndarray:
             if isinstance(family, PerColumn) and has_holes(rows):  # rows to predict, of a fit to complete ones

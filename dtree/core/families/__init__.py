@@ -1,6 +1,7 @@
 """Observation models: what one cluster looks like. The contract is in `base`; the names are in `registry`."""
 
 from dtree.core.families.base import Family
+from dtree.core.families.bent import Bent
 from dtree.core.families.bernoulli import Bernoulli
 from dtree.core.families.categorical import Categorical
 from dtree.core.families.choice import Expected, Resolved, columns_in_use, expected, resolve
@@ -11,11 +12,13 @@ from dtree.core.families.moments import Moments, moments_of
 from dtree.core.families.multinomial import Multinomial
 from dtree.core.families.per_column import PerColumn, has_holes
 from dtree.core.families.poisson import Poisson
-from dtree.core.families.registry import AUTO, FAMILIES, family_type
+from dtree.core.families.registry import AUTO, FAMILIES, RECORDED, family_type
 
 __all__ = [
     "AUTO",
     "FAMILIES",
+    "RECORDED",
+    "Bent",
     "Bernoulli",
     "Categorical",
     "DiagonalGaussian",

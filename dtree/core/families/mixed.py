@@ -125,6 +125,17 @@ class Mixed(Family):
             yield [np.arange(end - width, end) for end, width in zip(ends, widths, strict=True)]
             start = int(ends[-1])
 
+    def category_places(self) -> list[np.ndarray]:
+        """Where the statistics of each column of categories, or of zeros and ones, stand in a row of statistics."""
+        found = []
+        for (family, columns, _), places in zip(self.blocks, self.places(), strict=True):
+            if isinstance(family, Categorical):
+                ends = zip(family.first[:-1], family.first[1:], strict=True)
+                found += [np.append(places[0][j], places[1][a:b]) for j, (a, b) in enumerate(ends)]
+            elif isinstance(family, Bernoulli):
+                found += [np.array([place[j] for place in places]) for j in range(columns.shape[0])]
+        return found
+
     def block_parts(self, statistics: np.ndarray) -> Iterator[tuple[Block, Parts]]:
         """Each block with its parts of statistics (k, s); a Gaussian's one part are its own statistics."""
         for block, places in zip(self.blocks, self.places(), strict=True):

@@ -2,6 +2,7 @@
 
 from dtree.core.checks import named
 from dtree.core.families.base import Family
+from dtree.core.families.bent import Bent
 from dtree.core.families.bernoulli import Bernoulli
 from dtree.core.families.categorical import Categorical
 from dtree.core.families.gaussian import Gaussian
@@ -13,6 +14,10 @@ from dtree.core.families.poisson import Poisson
 FAMILIES: dict[str, type[Family]] = {
     family.name: family for family in (Gaussian, DiagonalGaussian, Bernoulli, Multinomial, Poisson, Categorical, Mixed)
 }
+RECORDED: dict[str, type[Family]] = {
+    **FAMILIES,
+    Bent.name: Bent,
+}  # what a run may hold: bends come from a fit, not by name
 AUTO = "auto"  # a Gaussian for complete numbers, else `Mixed`; see `choice`
 
 
