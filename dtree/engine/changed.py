@@ -27,7 +27,7 @@ def changes_since(run: Run, job: Job, every_row: bool = True) -> Iterator[str]:
     try:
         now = _rows_now(run.header, job.source)
     except ValueError as problem:
-        yield f"{problem}; {CHANGED}"
+        yield f"{origin_of(run.header)} cannot be read as it was ({problem}): {CHANGED}"
         return
     if now.shape != job.source.shape:
         shapes = [f"{n:,} rows of {d:,} features" for n, d in (now.shape, job.source.shape)]

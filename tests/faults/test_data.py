@@ -83,7 +83,9 @@ def test_a_file_that_was_copied_is_looked_at_too(name: str, tmp_path: Path, monk
     run = resume(tmp_path / "run", progress=lambda event: None, accept_changed_data=True)
     assert bits(run) == bits(fit(name, changed))
     (tmp_path / "x.csv").unlink()
-    assert changed_data(tmp_path / "run") == [f"there is no file {tmp_path}/x.csv; {CHANGED_TO_DO}"]
+    assert changed_data(tmp_path / "run") == [
+        f"{tmp_path}/x.csv cannot be read as it was (there is no file {tmp_path}/x.csv): {CHANGED_TO_DO}"
+    ]
 
 
 def test_a_copy_stands_for_a_file_that_is_gone(tmp_path: Path) -> None:
