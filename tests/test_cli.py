@@ -305,7 +305,7 @@ def test_the_example_in_the_help_works(
 
 
 def test_every_command_of_the_design_is_there() -> None:
-    wanted = "demo fit sample vb ddt levels predict impute resume info verify report export warm bench"
+    wanted = "demo fit sample vb ddt levels predict impute resume status info verify report export warm bench"
     assert set(COMMANDS) == set(wanted.split())
 
 

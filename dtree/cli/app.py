@@ -17,6 +17,7 @@ COMMANDS = {
     "predict": "Assign new rows to the clusters of a run, with the log density of each row.",
     "impute": "Fill in the missing values of a table by a run.",
     "resume": "Carry on a run that was stopped, killed or cut off.",
+    "status": "Say how far a run is, also while it runs elsewhere.",
     "info": "Say what a run holds and where it came from.",
     "verify": "Read every array of a run, and of its data if asked to, and name what is damaged.",
     "report": "Write one HTML page about a run.",

@@ -24,6 +24,12 @@ TIME_LIMIT = Annotated[
     str | None,
     typer.Option(help="Stop after so long (90s, 30m, 2h): with the best so far, or to be resumed where there is none."),
 ]
+LOG_FILE = Annotated[
+    Path | None, typer.Option(help="Add what happens to this file, one line of JSON for each event.", dir_okay=False)
+]
+DRY_RUN = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would be done, how large it is and how long it may take.")
+]
 LABELS_COLUMN = Annotated[
     str | None, typer.Option(help="Column (or array of an .npz) with known labels; never used as a feature.")
 ]

@@ -4,14 +4,27 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from dtree.cli.console import say
+from dtree.cli.console import err, say
 
 ROWS_WORTH_PROCESSES = 200_000  # fewer are done sooner in this process than worker processes start
+
+
+def processes_for(cluster: "Cluster", method: Any, rows: int) -> tuple[int, int | None]:
+    """How many worker processes a fit would have, and bytes of each; 0 for this process, None where nobody says."""
+    if not cluster.wants_processes(method, rows):
+        return 0, None
+    from dtree.engine.cluster import cluster_client, local_size, worker_memory
+
+    if cluster.scheduler is None:
+        return local_size(cluster.workers, cluster.memory_limit)
+    with cluster_client(cluster.scheduler, tls=cluster.tls()) as client:
+        return len(client.scheduler_info(n_workers=-1)["workers"]), worker_memory(client)
 
 
 class Cluster(NamedTuple):
@@ -23,11 +36,28 @@ class Cluster(NamedTuple):
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    dashboard: bool | None = None
 
     @property
     def wanted(self) -> bool:
         """Whether anything was said about workers."""
         return any(value is not None for value in self)
+
+    def wants_processes(self, method: Any, rows: int) -> bool:
+        """Whether something was said about workers, or a method in passes has many rows."""
+        return self.wanted or (method.in_passes and rows > ROWS_WORTH_PROCESSES)
+
+    def tls(self) -> Any:
+        """Encryption, as the options or the scheduler's address ask for it."""
+        from dtree.engine.cluster import configured_security, security
+
+        given = [self.tls_ca, self.tls_cert, self.tls_key]
+        if any(given):
+            if not all(given):
+                raise ValueError("TLS needs all three of --tls-ca, --tls-cert and --tls-key")
+            return security(*(str(path) for path in given))
+        is_encrypted = self.scheduler is not None and self.scheduler.startswith("tls://")
+        return configured_security() if is_encrypted else None
 
     @contextmanager
     def client_for(self, method: Any, settings: Any, rows: int) -> Iterator[Any]:
@@ -36,23 +66,21 @@ class Cluster(NamedTuple):
         Worker processes are started where something was said about them, or when a method in passes has many rows; the
         kernels are compiled before they start, so that they load machine code instead of each compiling it.
         """
-        if not self.wanted and not (method.in_passes and rows > ROWS_WORTH_PROCESSES):
+        if not self.wants_processes(method, rows):
             yield None
             return
-        from dtree.engine.cluster import cluster_client, configured_security, security
+        from dtree.engine.cluster import DASHBOARD, cluster_client, dashboard_of
         from dtree.engine.warm import warm
 
-        tls = None
-        given = [self.tls_ca, self.tls_cert, self.tls_key]
-        if any(given):
-            if not all(given):
-                raise ValueError("TLS needs all three of --tls-ca, --tls-cert and --tls-key")
-            tls = security(*(str(path) for path in given))
-        elif self.scheduler is not None and self.scheduler.startswith("tls://"):
-            tls = configured_security()
+        tls, local = self.tls(), dict(DASHBOARD) if self.dashboard else {}
+        if self.dashboard and self.scheduler is None and find_spec("bokeh") is None:
+            raise ValueError("Dask's dashboard is drawn by bokeh, which is not installed: pip install bokeh")
         if self.scheduler is None:
             warm(method, settings)
-        with cluster_client(self.scheduler, self.workers, self.memory_limit, True, tls, False) as client:
+        with cluster_client(self.scheduler, self.workers, self.memory_limit, True, tls, False, **local) as client:
+            address = dashboard_of(client) if self.scheduler is not None or self.dashboard else None
+            if address is not None:
+                err().print(f"Dask's dashboard: {address}", markup=False)
             yield client
 
 
@@ -66,6 +94,9 @@ _OPTIONS: dict[str, Any] = {
     "tls_ca": Annotated[Path | None, typer.Option(help="Certificate authority of a TLS scheduler.")],
     "tls_cert": Annotated[Path | None, typer.Option(help="Certificate of this client.")],
     "tls_key": Annotated[Path | None, typer.Option(help="Key of this client.")],
+    "dashboard": Annotated[
+        bool | None, typer.Option("--dashboard", help="Serve Dask's dashboard of the local cluster; needs bokeh.")
+    ],
 }
 
 

@@ -1,15 +1,29 @@
 """Commands that fit, made from the settings of their methods: `fit`, `sample`, `vb` and `ddt` share this one body."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from dtree.cli.arguments import COLUMN, DATA, LABELS_COLUMN, OUT, OVERWRITE, SEED, TIME_LIMIT, columns_said, seconds_in
+from dtree.cli.arguments import (
+    COLUMN,
+    DATA,
+    DRY_RUN,
+    LABELS_COLUMN,
+    LOG_FILE,
+    OUT,
+    OVERWRITE,
+    SEED,
+    TIME_LIMIT,
+    columns_said,
+    seconds_in,
+)
 from dtree.cli.cluster import Cluster, cluster_options, stopped
 from dtree.cli.console import OUT_OF_TIME, code_of, say, with_exit_codes
+from dtree.core.progress import also_listening
 from dtree.methods import method_named
 from dtree.methods.settings import Option, checked, options_of
 
@@ -47,6 +61,8 @@ def fitting_command(
         _parameter("column", COLUMN, None),
         _parameter("overwrite", OVERWRITE, False),
         _parameter("time_limit", TIME_LIMIT, None),
+        _parameter("log_file", LOG_FILE, None),
+        _parameter("dry_run", DRY_RUN, False),
         inspect.Parameter("cluster", inspect.Parameter.KEYWORD_ONLY, annotation=Cluster),
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -66,16 +82,18 @@ class Words(NamedTuple):
     time_limit: str | None
     cluster: Cluster
     column: list[str] | None = None
+    log_file: Path | None = None
+    dry_run: bool = False
 
 
 def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[str, Any], words: Words) -> None:
     """The body of every fitting command: open, choose, drive, describe."""
     from dtree.cli.describe import agreement_line, describe, describe_table
     from dtree.data import open_source
-    from dtree.runs.run import begin_at, is_run
+    from dtree.runs.run import begin_at, check_output, is_run
 
     seconds_in(words.time_limit)
-    begin_at(words.out, words.overwrite)  # whether a run can be made there, before anything costs time
+    (check_output if words.dry_run else begin_at)(words.out, words.overwrite)  # before anything costs time
     source: Any = words.data
     columns = columns_said(words.column)
     if not is_run(words.data):
@@ -87,27 +105,42 @@ def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[s
     if not isinstance(source, str) and (source.beside.is_coded or source.left_out or columns):
         # Before anything costs time: it may not be what was meant.
         describe_table(source.kinds, source.left_out, words.data)
-    rows = 0 if isinstance(source, str) else source.shape[0]
-    from dtree.engine.drive import Given, OutOfTime, Place, drive
+    if words.dry_run:
+        from dtree.cli.dry_run import plan
 
-    try:
-        with words.cluster.client_for(method, settings, rows) as client, watched(method, settings) as show:
-            run = drive(
-                method,
-                settings,
-                Given(source, words.labels_column, random_state=words.seed),
-                Place(words.out, words.overwrite, client, seconds_in(words.time_limit)),
-                method.seed_of(words.seed),
-                show,
-            )
-    except KeyboardInterrupt as stop:
-        raise stopped(words.out, code_of(stop)) from None
-    except OutOfTime:
-        raise stopped(words.out, OUT_OF_TIME) from None
+        plan(method, settings, source, words.cluster)
+        return
+    run = _fitted(method, settings, source, words)
     describe(run)
     if not isinstance(source, str) and source.labels is not None:
         agreement_line(run, source.labels, words.labels_column)
     say(f"run: {words.out}")
+
+
+def _fitted(method: Any, settings: Any, source: Any, words: Words) -> Any:
+    """The finished run; a stop is said and ends the command."""
+    from dtree.cli.log_file import logged
+    from dtree.engine.drive import Given, OutOfTime, Place, drive, in_words
+
+    begin = {"data": words.data, "run": str(words.out), "settings": in_words(settings), "seed": words.seed}
+    rows = 0 if isinstance(source, str) else source.shape[0]
+    with logged(words.log_file, method=method.name, rows=rows, **begin) as log:
+        try:
+            with words.cluster.client_for(method, settings, rows) as client, watched(method, settings, log) as show:
+                run = drive(
+                    method,
+                    settings,
+                    Given(source, words.labels_column, random_state=words.seed),
+                    Place(words.out, words.overwrite, client, seconds_in(words.time_limit)),
+                    method.seed_of(words.seed),
+                    show,
+                )
+        except KeyboardInterrupt as stop:
+            raise stopped(words.out, code_of(stop)) from None
+        except OutOfTime:
+            raise stopped(words.out, OUT_OF_TIME) from None
+        log.done(run)
+    return run
 
 
 def settings_for(method: Any, given: dict[str, Any]) -> Any:
@@ -125,12 +158,17 @@ def settings_for(method: Any, given: dict[str, Any]) -> Any:
     return checked(method.Settings, given)
 
 
-def watched(method: Any, settings: Any, run: Path | None = None) -> Any:
-    """A context that gives a callback which shows how a fit goes; `run` is one that goes on."""
+@contextmanager
+def watched(method: Any, settings: Any, log: Any, run: Path | None = None) -> Iterator[Callable[[Any], None]]:
+    """Gives a callback which shows how a fit goes and writes it into a log; `run` is one that goes on."""
     from dtree.cli.chain_table import chain_table
     from dtree.cli.console import progress_bar
 
-    return chain_table(settings.sampler, run) if method.name == "chains" else progress_bar()
+    with (
+        chain_table(settings.sampler, run) if method.name == "chains" else progress_bar() as show,
+        also_listening(log.listen),
+    ):
+        yield log.also(show)
 
 
 # Options from settings ------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dtree.cli.arguments import RUN, TIME_LIMIT, seconds_in
+from dtree.cli.arguments import LOG_FILE, RUN, TIME_LIMIT, seconds_in
 from dtree.cli.cluster import Cluster, cluster_options, stopped
 from dtree.cli.command import watched
 from dtree.cli.console import OUT_OF_TIME, code_of, say, with_exit_codes
@@ -18,6 +18,7 @@ def command(
         bool, typer.Option("--accept-changed-data", help="Start over when the data are not what they were.")
     ] = False,
     time_limit: TIME_LIMIT = None,
+    log_file: LOG_FILE = None,
     *,
     cluster: Cluster,
 ) -> None:
@@ -26,6 +27,7 @@ def command(
     Example: `dtree resume creatures-ddt.zarr` (the example of `dtree ddt` makes that run)
     """
     from dtree.cli.describe import describe
+    from dtree.cli.log_file import logged
     from dtree.engine.drive import OutOfTime, job_of, resume
     from dtree.runs.run import Run, is_run, place_of, unfinished
 
@@ -35,15 +37,17 @@ def command(
     opened = Run.open(place)
     if not opened.header.done:
         job = job_of(opened)
-        try:
-            with (
-                cluster.client_for(job.method, job.settings, job.n) as client,
-                watched(job.method, job.settings, place) as show,
-            ):
-                opened = resume(place, client, show, accept_changed_data, seconds)
-        except KeyboardInterrupt as stop:
-            raise stopped(run, code_of(stop)) from None
-        except OutOfTime:
-            raise stopped(run, OUT_OF_TIME) from None
+        with logged(log_file, method=job.method.name, rows=job.n, run=str(run), resumed=True) as log:
+            try:
+                with (
+                    cluster.client_for(job.method, job.settings, job.n) as client,
+                    watched(job.method, job.settings, log, place) as show,
+                ):
+                    opened = resume(place, client, show, accept_changed_data, seconds)
+            except KeyboardInterrupt as stop:
+                raise stopped(run, code_of(stop)) from None
+            except OutOfTime:
+                raise stopped(run, OUT_OF_TIME) from None
+            log.done(opened)
     describe(opened)
     say(f"run: {place_of(run)}")

@@ -34,6 +34,20 @@ def counter(stage: str, total: int) -> Callable[[int], None]:
 
 
 @contextmanager
+def also_listening(listener: Listener) -> Iterator[None]:
+    """Send reports made inside the block to `listener` too, and still to whoever listens already."""
+    outer = _listener.get()
+
+    def both(stage: str, done: int, total: int) -> None:
+        listener(stage, done, total)
+        if outer is not None:
+            outer(stage, done, total)
+
+    with listening(both):
+        yield
+
+
+@contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Send reports made inside the block to `listener`.
 

@@ -14,6 +14,7 @@ from distributed.system import MEMORY_LIMIT
 _WORKER_BYTES = 1_000_000_000  # a worker process is 230 MB before it does anything
 _LEAST_BYTES = 400_000_000  # with less it would be ended for its size before it does much
 _PATIENCE = 60.0  # seconds in which a running scheduler must have its first worker
+DASHBOARD = {"dashboard_address": ":0", "scheduler_kwargs": {}}  # what makes a local cluster serve one
 _ALLOWED_DEATHS = 6  # how often a task's worker may die before the task is given up
 
 
@@ -146,6 +147,12 @@ def _connected(scheduler: str, tls: Security | None) -> Client:
         client.close()
         raise ValueError(f"the Dask scheduler at {scheduler} has no workers: start some and run this again") from None
     return client
+
+
+def dashboard_of(client: Client) -> str | None:
+    """The address of the page on which the cluster of a client can be watched, where it has one."""
+    services = client.scheduler_info(n_workers=0).get("services") or {}
+    return client.dashboard_link if services.get("dashboard") else None
 
 
 def worker_memory(client: Client | None) -> int | None:

@@ -16,16 +16,19 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from dtree.core.progress import also_listening
 from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
+from dtree.engine.changed import changes_since, columns_said, name_of_origin, origin_of, refuse_changed
+from dtree.engine.parts import advance_task, is_over
 from dtree.engine.recover import leave_what_is_whole
 from dtree.engine.rows import open_rows
 from dtree.engine.sitting import OnProgress, OutOfTime, Sitting, notice
-from dtree.engine.workers import workers_of
+from dtree.engine.workers import Here, workers_of
 from dtree.methods import method_named
 from dtree.methods.contract import Job, Leaves, Method
 from dtree.methods.fitted_checks import checked_fitted, checked_settings
-from dtree.methods.seen import ABSENT, changes, notes_of_absent
+from dtree.methods.seen import ABSENT, notes_of_absent
 from dtree.runs.claim import check_replaceable, claimed, clear, nothing_half_made
 from dtree.runs.commit import place_of, room_on_disk, take_place
 from dtree.runs.folder import FolderStore
@@ -78,7 +81,7 @@ def drive(
     """
     sitting = Sitting.of(place.client, progress, place.time_limit)
     if place.out is not None:
-        with claimed(place.out, place.overwrite) as (folder, lease):
+        with claimed(place.out, place.overwrite) as (folder, lease), also_listening(lease.tell):
             with nothing_half_made(folder):
                 job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
             _tell_notes(run, progress)
@@ -112,6 +115,7 @@ def resume(
     run = Run.open(unfinished(path))
     if run.header.done:
         checked_fitted(run)
+        run.check_rows()
         return run
     with leased(run.store) as lease:
         run = Run.open(unfinished(path))  # what it was before the lease was ours may have gone on since
@@ -120,32 +124,28 @@ def resume(
             raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
         if lease.taken_from is not None:
             notice(f"taken over from {lease.taken_from.in_words()}, which is dead", progress)
-        if not (accept_changed_data and changes(job)):
+        if not (accept_changed_data and next(changes_since(run, job), None)):
             leave_what_is_whole(job, run, lambda words: notice(words, progress))
-            return _to_the_end(job, run, Sitting.of(client, progress, time_limit)._replace(lease=lease))
+            refuse_changed(run, job)
+            with also_listening(lease.tell):
+                return _to_the_end(job, run, Sitting.of(client, progress, time_limit)._replace(lease=lease))
     notice("the data were changed since the run began: it starts over", progress)
-    return _start_over(job, run, client, progress)
+    assert run.path is not None
+    return _start_over(job, run, Place(place_of(run.path), True, client, time_limit), progress)
 
 
-def _start_over(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:
+def _start_over(job: Job, run: Run, place: Place, progress: OnProgress | None) -> Run:
     """The same fit of data that are others now; the old run stays until the new one is complete."""
     header = run.header
-    assert run.path is not None
     given = Given(
         origin_of(header),
         header.labels_column,
+        columns_said(header),
         chunk_bytes=None if job.source.is_sparse else 8 * job.chunk_rows * job.n_features,
         notes={name: note for name, note in header.notes.items() if name != ABSENT},
         random_state=header.random_state,
     )
-    place = Place(place_of(run.path), overwrite=True, client=client)
     return drive(job.method, job.settings, given, place, header.seed, progress)
-
-
-def origin_of(header: Header) -> Any:
-    """What to open to read the data of a run anew: the file, not a copy of it that the run had made."""
-    recorded = (header.source or {}).get("path", "")
-    return header.data if os.path.exists(header.data.rpartition(":")[0] or header.data) else recorded
 
 
 def _tell_notes(run: Run, progress: OnProgress | None) -> None:
@@ -174,9 +174,7 @@ def changed_data(path: str | os.PathLike[str]) -> list[str]:
     job = job_of(run)
     if not job.is_seen:
         return [f"{path} does not know what its data were like: it was saved, or made of the clusters of another run"]
-    if run.header.done and not os.path.exists(job.source.path):  # a copy, which went when the run was done
-        job.source = open_source(origin_of(run.header), labels_column=run.header.labels_column)
-    return changes(job)
+    return list(changes_since(run, job))
 
 
 def job_of(run: Run, with_rows: bool = True) -> Job:
@@ -237,6 +235,7 @@ def _begin(
         seed=seed,
         random_state=given.random_state,
         source=None if store.in_memory else source.record(),
+        copied_from=name_of_origin(source),
         chunk_rows=chunk_rows,
         labels_column=given.labels_column,
         label_names=known[0],
@@ -248,7 +247,8 @@ def _begin(
     )
     job = Job(method, settings, seed, source, store, header.run_id, chunk_rows, given.weight, reduction)
     workers = workers_of(place.client)
-    prepared = method.prepare(job, workers)
+    with workers.named(f"dtree {method.name}", "preparation"):
+        prepared = method.prepare(job, workers)
     header = msgspec.structs.replace(
         header,
         fingerprint=prepared.fingerprint,
@@ -262,7 +262,8 @@ def _begin(
         store.create_rows("known", n, n, np.int32, -1)
         store.write_rows("known", 0, known[1])
     if not method.parts(job):
-        run.commit(0, method.start(job, workers))
+        with workers.named(f"dtree {method.name}", "start"):
+            run.commit(0, method.start(job, workers))
     return job, run
 
 
@@ -304,37 +305,16 @@ def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, 
 
 
 def _to_the_end(job: Job, run: Run, sitting: Sitting) -> Run:
-    method, began, tell = job.method, time.monotonic(), sitting.progress or (lambda event: None)
+    method, began = job.method, time.monotonic()
     workers = workers_of(sitting.client, getattr(job.settings, "n_jobs", 1))
-    state: Any = None
-    if method.parts(job):
-        # Again when the twin of a task, on a worker that was taken for dead, was first to commit, but came less far.
-        while waiting := [(job, part) for part in range(method.parts(job)) if not _part_done(job, part)]:
-            for _, event in workers.streams(advance_task, waiting, lambda found: not found[0]):
-                sitting.go_on()
-                tell(event)
-                if sitting.over and not all(_part_done(job, part) for _, part in waiting):
-                    raise _out_of_time(run)
-    else:
-        number = run.checkpoints()[-1]
-        state = run.store.get(f"checkpoints/gen-{number:08d}", method.State)
-        while not method.over(job, state):
-            if sitting.over:
-                if not method.may_stop(job, state):
-                    raise _out_of_time(run)
-                break
-            state = method.step(job, workers, state)
+    with workers.named(f"dtree {method.name}"):
+        state = _stepped(job, run, workers, sitting)
+        with room_on_disk(run.location), sitting.doing("the end", workers):
+            fitted = method.finish(job, workers, state)
             sitting.go_on()
-            run.commit(state.number, state, method.keep(state))
-            event = method.told(state)
-            if event is not None:
-                tell(event)
-    with room_on_disk(run.location):
-        fitted = method.finish(job, workers, state)
-        sitting.go_on()
-        if run.path is not None:
-            method.also_write(fitted, run.path)
-        run.finish(fitted, time.monotonic() - began, method.converged(fitted))
+            if run.path is not None:
+                method.also_write(fitted, run.path)
+            run.finish(fitted, time.monotonic() - began, method.converged(fitted))
     if run.path is not None and sitting.lease is not None:
         check_replaceable(run.path)
         final = take_place(run.path)
@@ -344,33 +324,38 @@ def _to_the_end(job: Job, run: Run, sitting: Sitting) -> Run:
     return run
 
 
+def _stepped(job: Job, run: Run, workers: Here, sitting: Sitting) -> Any:
+    """Go on step by step, or part by part, until a method says that it is over; the last state, None of parts."""
+    method, tell = job.method, sitting.progress or (lambda event: None)
+    if method.parts(job):
+        # Again when the twin of a task, on a worker that was taken for dead, was first to commit, but came less far.
+        while waiting := [(job, part) for part in range(method.parts(job)) if not is_over(job, part)]:
+            with sitting.doing("parts", workers):
+                for _, event in workers.streams(advance_task, waiting, lambda found: not found[0]):
+                    sitting.go_on()
+                    tell(event)
+                    if sitting.over and not all(is_over(job, part) for _, part in waiting):
+                        raise _out_of_time(run)
+        return None
+    state: Any = run.store.get(f"checkpoints/gen-{run.checkpoints()[-1]:08d}", method.State)
+    while not method.over(job, state):
+        if sitting.over:
+            if not method.may_stop(job, state):
+                raise _out_of_time(run)
+            break
+        with sitting.doing(f"{'pass' if method.in_passes else 'step'} {state.number + 1}", workers):
+            state = method.step(job, workers, state)
+        sitting.go_on()
+        run.commit(state.number, state, method.keep(state))
+        event = method.told(state)
+        if event is not None:
+            tell(event)
+    return state
+
+
 def _out_of_time(run: Run) -> OutOfTime:
     kept = f"'dtree resume {run.location}' carries on" if run.path is not None else "nothing is kept: give it more"
     return OutOfTime(f"the time limit was reached before there was an answer; {kept}")
-
-
-# Parts that move on their own ----------------------------------------------------------------------------------------
-
-
-def _part_done(job: Job, number: int) -> bool:
-    part = job.newest_part(number)
-    return part is not None and job.method.part_over(job, part)
-
-
-def advance_task(job: Job, number: int) -> tuple[bool, Any]:
-    """The next block of a part: read where it stands, move on, commit. Returns whether it is over, and an event.
-
-    A block's state and what it keeps are one record, so that a twin of this task on another worker cannot mix the two.
-    Of all but the newest two blocks only what they keep stays.
-    """
-    store = job.store
-    part, event = job.method.advance(job, number, job.newest_part(number))
-    store.put(f"parts/{number:04d}/gen-{part.number:08d}", part)
-    for old in job.blocks(number, "gen")[:-2]:
-        if job.method.Kept is not type(None):
-            store.put(old.replace("/gen-", "/kept-"), store.get(old, job.method.Part).kept)
-        store.drop(old)
-    return job.method.part_over(job, part), event
 
 
 def in_words(settings: Any) -> dict[str, Any]:

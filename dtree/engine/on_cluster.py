@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from distributed import Client, KilledWorker, as_completed
+from distributed import Client, KilledWorker, as_completed, span
 from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
@@ -28,6 +28,9 @@ class OnCluster(Here):
     def __init__(self, client: Client) -> None:
         super().__init__()
         self.client = client
+
+    def named(self, *names: str) -> Any:
+        return span(*names)
 
     def map_reduce(
         self,

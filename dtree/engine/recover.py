@@ -31,7 +31,7 @@ def leave_what_is_whole(job: Job, run: Run, tell: Callable[[str], None]) -> None
         run.forget(number)
         tell(f"{problem}; going on from the checkpoint before it")
     for part in range(job.method.parts(job)):
-        _newest_whole_block(job, run, part, tell)
+        _whole_blocks(job, run, part, tell)
 
 
 def _problem_of_checkpoint(job: Job, run: Run, number: int) -> ValueError | None:
@@ -69,22 +69,61 @@ def _check_labels(job: Job, run: Run, number: int) -> None:
                 raise ValueError(f"{run.location} is damaged: some of the labels of pass {number} are missing")
 
 
-def _newest_whole_block(job: Job, run: Run, part: int, tell: Callable[[str], None]) -> None:
-    blocks = job.blocks(part, "gen")
-    problem: ValueError | None = None
-    for at, name in enumerate(blocks[::-1]):
-        try:
-            found: Any = run.store.get(name, job.method.Part)
-        except ValueError as damage:
-            problem = damage
-        else:
-            problem = _refused(job, run, name, lambda found=found: job.method.check_part(job, part, found))  # type: ignore[misc]
-        if problem is None:
-            return
-        if at == len(blocks) - 1:
-            raise ValueError(f"{problem}; remove {run.location}/parts/{part:04d} and resume: that part begins again")
-        run.store.drop(name)
-        tell(f"{problem}; going on from the block before it")
+def _whole_blocks(job: Job, run: Run, part: int, tell: Callable[[str], None]) -> None:
+    """Leave of a part what stands before its first damaged block, back to the newest state there; nothing if none."""
+    states = {int(name[-8:]): name for name in job.blocks(part, "gen")}
+    kept = {int(name[-8:]): name for name in job.blocks(part, "kept")}
+    first, problem = _first_damage(job, run, part, states, kept)
+    if problem is None:
+        return
+    back = max((number for number in states if number < first), default=0)
+    for number, name in [*states.items(), *kept.items()]:
+        if number > back:
+            run.store.drop(name)
+    before = [number for number in (*states, *kept) if number < first]
+    behind = "the block before it" if back == max(before, default=0) else f"block {back}"
+    tell(f"{problem}; " + (f"going on from {behind}" if back else f"part {part} begins again, to the same end"))
+
+
+def _first_damage(
+    job: Job, run: Run, part: int, states: dict[int, str], kept: dict[int, str]
+) -> tuple[int, ValueError | None]:
+    """The first block of a part that stands in the way of going on, and what is wrong with it."""
+    found: tuple[int, ValueError | None] = (0, None)
+    if job.method.Kept is type(None):  # only the newest state counts
+        for number in sorted(states, reverse=True):
+            problem = _problem_of_state(job, run, part, states[number])
+            if problem is None:
+                break
+            found = number, problem
+        return found
+    for number in range(1, max([*states, *kept], default=0) + 1):
+        problem = ValueError(f"{run.location} is damaged: block {number} of part {part} is lost")
+        if number in kept:
+            problem = _problem_of_kept(job, run, kept[number])
+        if number in states:  # which has what is kept as well
+            problem = _problem_of_state(job, run, part, states[number])
+        if problem is not None:
+            return number, problem
+    return found
+
+
+def _problem_of_state(job: Job, run: Run, part: int, name: str) -> ValueError | None:
+    """What is damaged in a block with its state."""
+    try:
+        found: Any = run.store.get(name, job.method.Part)
+    except ValueError as damage:
+        return damage
+    return _refused(job, run, name, lambda: job.method.check_part(job, part, found))
+
+
+def _problem_of_kept(job: Job, run: Run, name: str) -> ValueError | None:
+    """What is damaged in what a block keeps."""
+    try:
+        found: Any = run.store.get(name, job.method.Kept)
+    except ValueError as damage:
+        return damage
+    return _refused(job, run, name, lambda: job.method.check_kept(job, found))
 
 
 def _refused(job: Job, run: Run, name: str, check: Callable[[], None]) -> ValueError | None:

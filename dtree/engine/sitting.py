@@ -3,7 +3,8 @@
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from dtree.methods.contract import Notice
@@ -33,6 +34,14 @@ class Sitting(NamedTuple):
         """Between two steps: is the run still ours?"""
         if self.lease is not None:
             self.lease.check()
+
+    @contextmanager
+    def doing(self, stage: str, workers: Any) -> Iterator[None]:
+        """One stage of the run: its name is told to who watches the run, and to who watches the workers."""
+        if self.lease is not None:
+            self.lease.tell(stage, 0, 0)
+        with workers.named(stage):
+            yield
 
     @property
     def over(self) -> bool:

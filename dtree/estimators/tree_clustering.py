@@ -30,7 +30,8 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
         0.7 means that the density falls to half of the lower peak.
     family : what a component looks like; `"auto"` chooses by the columns and by evidence.
     alpha : concentration of the Dirichlet process; more means more components.
-    max_iter, tol : of the passes over data of more than `sample_rows` rows: how many at most, and when to stop.
+    max_iter, tol, patience : of the passes over data of more than `sample_rows` rows: how many at most, and when to
+        stop: after so many in a row that each change the bound by less than `tol` nats per row.
     random_state : the same number gives the same answer, on one worker or a hundred.
     client : a `distributed.Client` whose workers make the passes.
     out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
@@ -87,6 +88,7 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
         sample_rows: int = 5000,
         columns: Mapping[str, str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        patience: int = 1,
     ) -> None:
         self._keep(locals())
 

@@ -40,7 +40,8 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         whose hyperparameters come from the data.
     truncation : largest number of components; by default 40, or the number of rows when there are fewer.
     alpha : concentration. `learn_alpha` lets it move to where the bound is highest.
-    max_iter, tol : stop after so many passes, or when the bound changes by less than `tol` nats per row.
+    max_iter, tol, patience : stop after so many passes, or when the bound changes by less than `tol` nats per row in
+        `patience` passes in a row.
     n_init : starts; the one with the highest bound is kept.
     init : `"auto"` (k-means with as many centres as short fits like best), `"kmeans"` (with `truncation` centres, as in
         the paper), `"random"`, labels (n,) or responsibilities (n, T), e.g. from Bayes K-means.
@@ -111,6 +112,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         sample_rows: int = 20_000,
         columns: Mapping[str, str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        patience: int = 1,
     ) -> None:
         self._keep(locals())
 

@@ -119,6 +119,9 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
     title = "Bayes K-means"
     remark = "The tree over the clusters was built for this page."
 
+    def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
+        return 2, 1 + settings.max_iter
+
     def tiny(self, settings: Any) -> Any:
         return msgspec.structs.replace(settings, init_clusters=None, sample_rows=12, max_iter=2)
 

@@ -28,7 +28,7 @@ from dtree.mcmc.predictive import log_density_over_draws, log_membership_at
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.run import Draws, begin_chain, run_chain, sampler_named
 from dtree.methods import chain_records as records
-from dtree.methods.contract import Job, Method, Workers, used_columns
+from dtree.methods.contract import Job, Method, Standing, Workers, used_columns
 from dtree.methods.degenerate import chains_that_stand
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_columns, check_statistics
@@ -175,6 +175,17 @@ class Chains(
                 lines.append(f"{records.status_of(chain, part).line()}, {counted(draws, 'draw')}")
         return "; ".join(lines) if lines else "no chain has begun"
 
+    def standing(self, job: Job) -> Standing:
+        settings = job.settings
+        found = {chain: job.newest_part(chain) for chain in range(settings.chains)}
+        parts = [(records.status_of(chain, part), part) for chain, part in found.items() if part is not None]
+        total, done = settings.sweeps * settings.chains, sum(status.sweep for status, _ in parts)
+        if not parts:
+            return Standing(0, total, "sweep")
+        best = max(parts, key=lambda each: each[0].now_log_joint)[0]
+        each = sum(part.seconds for _, part in parts) / max(done, 1)
+        return Standing(done, total, "sweep", best.now_log_joint, "log joint", best.now_clusters, None, each)
+
     def part_over(self, job: Job, part: records.Part) -> bool:
         return int(part.checkpoint["sweep"]) >= job.settings.sweeps
 
@@ -234,9 +245,11 @@ class Chains(
         m, prior, leaves = prepared.atoms.shape[0], prepared.model.prior, prepared.leaves
         if leaves.shape != (job.n,) or not np.array_equal(leaves[leaves >= 0], np.arange(m)):
             raise ValueError(f"its {m} leaves are not rows of the data")
-        for draws in job.kept(number):
-            records.check_draws(draws, m, prior)
+        self.check_kept(job, part.kept)
         records.check_checkpoint(number, part.checkpoint, job.settings.sampler, m, prior)
+
+    def check_kept(self, job: Job, kept: Draws) -> None:
+        records.check_draws(kept, job.prepared.atoms.shape[0], job.prepared.model.prior)
 
     def check(self, fitted: records.Fitted, header: Any) -> None:
         records.check_fitted(fitted, header)

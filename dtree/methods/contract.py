@@ -219,6 +219,19 @@ class Notice(Told):
     """Words that must not be missed: they stay on the screen, and in the log."""
 
 
+class Standing(NamedTuple):
+    """How far a run is that is not finished, for who watches it; None for what a method does not know."""
+
+    done: int  # passes, steps, or sweeps of all chains
+    total: int | None = None  # how many there will be, or can be at most
+    unit: str = "step"
+    objective: float | None = None
+    objective_name: str = ""
+    clusters: int | None = None
+    rows_per_second: float | None = None  # of the last pass
+    seconds_each: float | None = None  # of the last pass, or of one step of all parts together
+
+
 class Method:
     """Base of all methods: the defaults of what most need not say."""
 
@@ -250,6 +263,10 @@ class Method:
     def value_kind(self, settings: Any) -> str:
         """What the rows may hold: "real", "binary", "count", "category" or "mixed"."""
         return expected(settings.family).value_kind
+
+    def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
+        """How often all n rows are read, at least and at most (None: that depends on the rows)."""
+        return 1, 1
 
     def tiny(self, settings: Any) -> Any:
         """The same settings with as little work as compiles the same kernels."""
@@ -292,6 +309,18 @@ class Method:
         done = job.store.names("checkpoints")
         return f"{counted(int(done[-1][-8:]) if done else 0, 'pass' if self.in_passes else 'step')} done"
 
+    def standing(self, job: Job) -> Standing:
+        """How far an unfinished run is; the rows of the job need not be there."""
+        unit, most = "pass" if self.in_passes else "step", getattr(job.settings, "max_iter", None)
+        done = job.store.names("checkpoints")
+        number = int(done[-1][-8:]) if done else 0
+        told: Any = self.told(job.store.get(done[-1], self.State)) if number else None
+        numbers: dict[str, Any] = {} if told is None else told._asdict()
+        name = next((name for name in ("objective", "elbo") if name in numbers), "")
+        if not name:  # a few words
+            return Standing(number, most, unit)
+        return Standing(number, most, unit, numbers[name], name, told.n_clusters, told.rows_per_second, told.seconds)
+
     def told(self, state: Any) -> Any:
         """What a progress callback is told after a step: an event with a method `line()`."""
         return None
@@ -320,6 +349,9 @@ class Method:
 
     def check_part(self, job: Job, number: int, part: Any) -> None:
         """ValueError unless what was read as part `number` is something that `advance` could leave."""
+
+    def check_kept(self, job: Job, kept: Any) -> None:
+        """ValueError unless what was read is something that a block of a part could leave behind for good."""
 
     def check(self, fitted: Any, header: Any) -> None:
         """ValueError unless the parts of a fitted record that was read from somewhere fit together."""

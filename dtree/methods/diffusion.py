@@ -29,7 +29,7 @@ from dtree.diffusion.walk import Plan
 from dtree.methods import diffusion_fitted as results
 from dtree.methods import diffusion_records as records
 from dtree.methods.clusters_as_leaves import prepare_clusters
-from dtree.methods.contract import Job, Method, Workers, used_columns
+from dtree.methods.contract import Job, Method, Standing, Workers, used_columns
 from dtree.methods.diffusion_facts import facts_of
 from dtree.methods.facts import Facts
 from dtree.methods.incremental import generator_in, state_of
@@ -214,6 +214,12 @@ class DiffusionTrees(Method, Settings=Settings, Prepared=records.Prepared, Part=
 
     def part_over(self, job: Job, part: records.Part) -> bool:
         return part.number >= plan_of(job).length
+
+    def standing(self, job: Job) -> Standing:
+        newest = [job.newest_part(number) for number in range(self.parts(job))]
+        scores = [part.walk.log_score - job.prepared.rows.log_volume for part in newest if part is not None]
+        name = "log evidence" if job.prepared.rows.bits is None else "search score"
+        return Standing(*self.steps_done(job), "step", max(scores, default=None), name if scores else "")
 
     def how_far(self, job: Job) -> str:
         return "{:,} of {:,} steps done".format(*self.steps_done(job))

@@ -68,6 +68,9 @@ class RandomizedBHC(BayesKMeansBHC, Settings=Settings, Prepared=Prepared, State=
     title = "Randomised Bayesian hierarchical clustering"
     remark = "Every leaf is a cluster that was not split again."
 
+    def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
+        return 2, None
+
     def tiny(self, settings: Any) -> Any:
         return msgspec.structs.replace(settings, subset=8)
 

@@ -7,7 +7,7 @@ value; one that was never written is told from one that was lost by whether it w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 SEEN = "data"  # the name of the record
 ABSENT = "chunks that are not there"  # the name of the note in the header
+CHANGED = (
+    "the data were changed since the run began: restore them and resume the run, or start over with 'dtree resume "
+    "--accept-changed-data'"
+)
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -73,21 +77,16 @@ def check_rows_seen(job: Job, chunk: int, rows: Any) -> None:
             f"the chunk {lost[0]} of {path} is lost, with values of rows {start} to {stop - 1}: it was there when the "
             "run began; restore it and resume the run"
         )
-    raise ValueError(
-        f"rows {start} to {stop - 1} of {path} are not what they were, the data were changed since the run began: "
-        "restore them and resume the run, or start over with 'dtree resume --accept-changed-data'"
-    )
+    raise ValueError(f"rows {start} to {stop - 1} of {path} are not what they were, {CHANGED}")
 
 
-def changes(job: Job) -> list[str]:
-    """What is not as it was, one sentence a chunk; reads all rows."""
-    found = []
+def changes(job: Job) -> Iterator[str]:
+    """What is not as it was, one sentence a chunk; reads the rows as far as it is asked."""
     for chunk in job.chunks if is_watched(job) and job.is_seen else ():
         try:
             job.read(chunk)
         except ValueError as problem:
-            found.append(str(problem))
-    return found
+            yield str(problem)
 
 
 def notes_of_absent(job: Job) -> dict[str, str]:

@@ -23,7 +23,7 @@ def survey_of(job: Job, workers: Workers, family: str | Family, sample_rows: int
     if job.source.is_sparse and not kind.accepts_sparse:
         raise ValueError(f"the {kind.name} family takes dense rows: convert the data with toarray()")
     n, d = job.source.shape
-    most = min(sample_size(d, _width(family, d, kind), n) if sample_rows is None else sample_rows, n)
+    most = min(sample_size(d, statistics_per_row(family, d, kind), n) if sample_rows is None else sample_rows, n)
     share = share_of_sample(most, job.chunk_rows, n)
     arguments = [(job, kind, chunk, share) for chunk in job.chunks]
     survey, looks = workers.map_reduce(
@@ -48,7 +48,7 @@ def resolved(job: Job, family: str | Family, survey: Survey) -> Resolved:
     return resolve(family, kinds_of(job.source), survey.low, survey.high, survey.has_holes)
 
 
-def _width(family: str | Family, d: int, kind: Expected) -> int:
+def statistics_per_row(family: str | Family, d: int, kind: Expected) -> int:
     """Statistics per row, as far as they are known before the rows are read."""
     if not isinstance(family, Family):
         covariance = np.eye(d) if kind.needs_covariance else None

@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
     alpha: Annotated[float, option("Concentration: more means more components.")] = 1.0
     max_iter: Annotated[int, option("Most passes over the data that move components.", ge=1)] = 4
     tol: Annotated[float, option("Stop when a pass changes the bound by less than this per row.", ge=0.0)] = 1e-3
+    patience: Annotated[int, option("Passes in a row that may change the bound by less than that.", ge=1)] = 1
     # Fits of so many rows of ten features take a second. More rows show finer components, but the same valleys.
     sample_rows: Annotated[int, option("More rows are fitted in passes that start from so many of them.", ge=2)] = 5000
 
@@ -92,6 +93,11 @@ class Fitted(msgspec.Struct, frozen=True):
         return self.components.mixture
 
     @property
+    def converged(self) -> bool:
+        """Whether more passes would not have moved the components."""
+        return self.components.converged
+
+    @property
     def tree(self) -> LevelTree:
         """The tree over the components."""
         return LevelTree(self.left, self.right, self.size, self.depth)
@@ -120,6 +126,9 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
     command = "fit"
     instead = "'dtree levels RUN', which shows finer cuts, --level components, --method exact or another --family"
     leaf_rows = "leaves"
+
+    def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
+        return 4, 4 if n <= settings.sample_rows else 3 + settings.max_iter
 
     def tiny(self, settings: Any) -> Any:
         return msgspec.structs.replace(settings, max_iter=1, sample_rows=12)

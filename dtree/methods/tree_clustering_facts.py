@@ -50,7 +50,7 @@ def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
     warnings = (
         ()
         if fitted.components.converged
-        else ("the bound was still rising after the last pass: fit again with a larger --max-iter",)
+        else ("not converged: the bound was still rising after the last pass; fit again with a larger --max-iter",)
     )
     return Facts(
         title="Components by evidence, joined where no valley parts them",

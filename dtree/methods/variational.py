@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True):
     learn_alpha: Annotated[bool, option("Move alpha to where the bound is highest.")] = False
     max_iter: Annotated[int, option("Most passes over the data.")] = 500
     tol: Annotated[float, option("Stop when a pass changes the bound by less than this per row.")] = 1e-6
+    patience: Annotated[int, option("Passes in a row that may change the bound by less than that.", ge=1)] = 1
     n_init: Annotated[int, option("Starts; the one with the highest bound is kept.", command="restarts")] = 1
     init: Annotated[Any, option("Where a fit starts: auto, kmeans, random, labels or shares.", command=None)] = "auto"
     expectation: Annotated[
@@ -78,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True):
             raise ValueError(f"alpha must be a positive number, got {self.alpha!r}")
         if not self.tol >= 0:
             raise ValueError(f"tol must be a number of at least 0, got {self.tol!r}")
-        for name, least in (("max_iter", 1), ("n_init", 1), ("split_merge", 0)):
+        for name, least in (("max_iter", 1), ("patience", 1), ("n_init", 1), ("split_merge", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be a whole number of at least {least}, got {getattr(self, name)!r}")
         if self.truncation is not None and self.truncation < 2:
@@ -179,6 +180,10 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         """`earlier` is a fit to rows with `n_features` columns, from which a warm start goes on."""
         self.earlier, self.n_features = earlier, n_features
 
+    def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
+        whole = n <= settings.sample_rows or settings.needs_all_rows
+        return 3, 3 if whole else 2 + settings.max_iter
+
     def tiny(self, settings: Settings) -> Settings:
         few = {"truncation": 4, "max_iter": 2, "n_init": 1, "split_merge": min(settings.split_merge, 1)}
         return msgspec.structs.replace(settings, **few, init="auto", sample_rows=12)
@@ -235,7 +240,7 @@ class Variational(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
         clusters = int((settled.sums.counts > OCCUPIED).sum())
         told = PassStep(state.number + 1, settled.elbo, clusters, job.n, time.perf_counter() - began)
         bounds = [*state.bounds, settled.elbo]
-        converged = has_converged(bounds, job.settings.tol, settled.sums.rows)
+        converged = has_converged(bounds, job.settings.tol, settled.sums.rows, job.settings.patience)
         mixture = Mixture.of(settled.sums, settled.rule)
         return State(mixture, settled.is_bound, bounds, [*state.steps, told], converged)
 

@@ -87,6 +87,12 @@ class FolderStore:
     def has(self, name: str) -> bool:
         return (self.path / name / "zarr.json").exists()
 
+    def written(self, name: str) -> float | None:
+        try:
+            return (self.path / name / "zarr.json").stat().st_mtime
+        except OSError:
+            return None
+
     def names(self, under: str) -> list[str]:
         folder = self.path / under
         found = [] if not folder.is_dir() else [path.name for path in folder.iterdir() if path.is_dir()]

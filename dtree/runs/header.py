@@ -49,6 +49,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     random_state: int | None = None  # the number that the user gave, from which the seed follows
     fingerprint: str = ""  # of the data
     source: dict[str, Any] | None = None  # where the rows are, for a run that reads them again
+    copied_from: str | None = None  # the file, where the run reads a copy of it that it made
     chunk_rows: Positive | None = None
     labels_column: str | None = None  # not a feature; predictions leave it out too
     label_names: list[str] = []  # what the row array `known` counts: the distinct labels, in order

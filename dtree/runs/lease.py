@@ -6,6 +6,7 @@ not renewed it for long, is taken over; an owner that was only asleep finds that
 """
 
 import contextlib
+import errno
 import getpass
 import os
 import socket
@@ -22,7 +23,27 @@ import msgspec
 from dtree.runs.commit import room_on_disk
 
 RENEW_EVERY = 10.0  # seconds: a small file, so that it costs nothing
+_TELL_EVERY = 1.0  # seconds at least between two renewals because another stage began
 EXPIRES_AFTER = 120.0  # seconds without renewal: a machine that swaps, or clocks that differ, are not taken for dead
+
+
+class Doing(msgspec.Struct, frozen=True):
+    """What the owner of a lease was doing when it renewed it, for who watches from elsewhere."""
+
+    stage: str  # such as "pass 3: rows"
+    done: int
+    total: int  # 0 where nobody knows
+    seconds: float  # since the stage began
+
+    @property
+    def per_second(self) -> float | None:
+        """How much is done in a second."""
+        return self.done / self.seconds if self.done and self.seconds > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long this stage will take still."""
+        return (self.total - self.done) / self.per_second if self.per_second and self.total else None
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -35,6 +56,7 @@ class Holder(msgspec.Struct, frozen=True):
     started: str  # when the process began, as its machine counts: numbers of processes are used again
     since: str
     renewed: float
+    doing: "Doing | None" = None
 
     def alive(self) -> bool:
         """Whether there is somebody who works on the run."""
@@ -61,6 +83,8 @@ class Lease:
             uuid.uuid4().hex, _user(), socket.gethostname(), os.getpid(), _started(os.getpid()), now, time.time()
         )
         self.taken_from: Holder | None = None  # whose lease was dead
+        self._stage: tuple[str, float] = ("", 0.0)  # its name and when it began
+        self._far = 0, 0
         self._over = threading.Event()
 
     def take(self) -> None:
@@ -80,10 +104,24 @@ class Lease:
         try:
             with room_on_disk(self.store.location, self._if_full):
                 return self.store.swap_lease(found, _written(self._mine))
-        except PermissionError as problem:
+        except OSError as problem:
+            if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
             raise ValueError(
                 f"{self.store.location} cannot be written: {problem.strerror}; ask for the right to, or copy the run"
             ) from None
+
+    def tell(self, stage: str, done: int, total: int | None) -> None:
+        """Take in what is being done; it is told to others when the lease is renewed."""
+        if stage != self._stage[0]:
+            self._stage = stage, time.monotonic()
+        self._far = done, total or 0
+
+    def _renewed(self) -> Holder:
+        (stage, began), doing = self._stage, None
+        if stage:
+            doing = Doing(stage, *self._far, time.monotonic() - began)
+        return msgspec.structs.replace(self._mine, renewed=time.time(), doing=doing)
 
     def moved(self, store: Any) -> None:
         """The run has another place now, and its lease with it."""
@@ -107,14 +145,18 @@ class Lease:
                 self.store.swap_lease(found, None)
 
     def _keep(self) -> None:
-        while not self._over.wait(RENEW_EVERY):
+        renewed, told = time.monotonic(), ""
+        while not self._over.wait(min(RENEW_EVERY, _TELL_EVERY)):
+            if self._stage[0] == told and time.monotonic() - renewed < RENEW_EVERY:
+                continue
+            renewed, told = time.monotonic(), self._stage[0]
             with contextlib.suppress(OSError):  # a full disk says so elsewhere
                 found = self.store.read_lease()
                 holder = None if found is None else holder_in(found)
                 if holder is None or holder.owner != self._mine.owner:
                     return  # lost: `check` says it
                 if not self._over.is_set():
-                    self.store.swap_lease(found, _written(msgspec.structs.replace(self._mine, renewed=time.time())))
+                    self.store.swap_lease(found, _written(self._renewed()))
 
 
 @contextlib.contextmanager

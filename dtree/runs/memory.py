@@ -33,6 +33,9 @@ class MemoryStore:
     def has(self, name: str) -> bool:
         return name in self.records
 
+    def written(self, name: str) -> None:
+        """Nobody watches this memory from elsewhere."""
+
     def names(self, under: str) -> list[str]:
         # A list is taken at once: parts in other threads add records meanwhile.
         return sorted(name for name in list(self.records) if name.startswith(f"{under}/"))

@@ -55,6 +55,17 @@ class Run:
         return cls(store, header)
 
     @classmethod
+    def glance(cls, path: str | os.PathLike[str]) -> Self:
+        """The run as its header says, without a look at the rest: another process may be writing it at this moment."""
+        store = cls.place(path)
+        return cls(store, store.read_header())
+
+    @staticmethod
+    def place(path: str | os.PathLike[str]) -> Store:
+        """The store of the run at a path, whether there is one or not."""
+        return FolderStore(path)
+
+    @classmethod
     def in_this_process(cls, header: Header, settings: Any, fitted: Any, rows: dict[str, np.ndarray]) -> Self:
         """A finished run in memory, `rows` by name with one value for every row."""
         store = MemoryStore()

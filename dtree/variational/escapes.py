@@ -33,6 +33,7 @@ def escape(
     rounds: int,
     random: np.random.Generator,
     learn_alpha: bool = False,
+    patience: int = 1,
 ) -> tuple[Fit, InMemory]:
     """Try merges and splits for at most `rounds` rounds; the fit that comes back has at least the same bound.
 
@@ -47,11 +48,11 @@ def escape(
         for _, labels in sorted(merges + splits, key=lambda candidate: -candidate[0]):
             trial = rows.with_responsibilities(labels)
             limit = min(_TRIAL_ITERATIONS, budget)
-            tried = ascend(trial, trial.sums(fit.rule), fit.rule, limit, tol, learn_alpha)
+            tried = ascend(trial, trial.sums(fit.rule), fit.rule, limit, tol, learn_alpha, patience)
             budget -= len(tried.trace)
             if tried.elbo > fit.elbo + tol * fit.sums.rows:
                 if not tried.converged:
-                    longer = ascend(trial, tried.sums, tried.rule, max_iter, tol, learn_alpha)
+                    longer = ascend(trial, tried.sums, tried.rule, max_iter, tol, learn_alpha, patience)
                     tried = replace(longer, trace=tried.trace + longer.trace[1:])
                 risen = [value for value in tried.trace if value > fit.elbo]  # the trace is that of the kept states
                 fit, rows = replace(tried, trace=fit.trace + risen), trial

@@ -74,8 +74,11 @@ class Fit:
         return m_step(self.sums, self.rule)
 
 
-def ascend(rows: Pass, sums: Sums, rule: Rule, max_iter: int, tol: float, learn_alpha: bool = False) -> Fit:
-    """Iterate from `sums` until the bound changes by less than `tol` per row, at most `max_iter` E-steps.
+def ascend(
+    rows: Pass, sums: Sums, rule: Rule, max_iter: int, tol: float, learn_alpha: bool = False, patience: int = 1
+) -> Fit:
+    """Iterate from `sums` until the bound changes by less than `tol` per row, `patience` times in a row, at most
+    `max_iter` E-steps.
 
     The bound of `sums` themselves comes first in the trace, so that it has a value even without an E-step.
     """
@@ -84,7 +87,7 @@ def ascend(rows: Pass, sums: Sums, rule: Rule, max_iter: int, tol: float, learn_
         settled = settle(rows, sums, rule, learn_alpha)
         sums, rule = settled.sums, settled.rule
         trace.append(settled.elbo)
-        converged = has_converged(trace, tol, sums.rows)
+        converged = has_converged(trace, tol, sums.rows, patience)
         if converged or iteration >= max_iter:
             break
         sums = rows.run(m_step(sums, rule))
@@ -113,9 +116,14 @@ def settle(rows: Labelled, sums: Sums, rule: Rule, learn_alpha: bool) -> Settled
     return Settled(sums, rule, bound(sums, rule, log_prior), is_bound)
 
 
-def has_converged(trace: list[float], tol: float, rows: float) -> bool:
-    """Whether the last pass changed the bound by less than `tol` nats per row."""
-    return len(trace) > 1 and abs(trace[-1] - trace[-2]) < tol * rows
+def has_converged(trace: list[float], tol: float, rows: float, patience: int = 1) -> bool:
+    """Whether each of the last `patience` passes changed the bound by less than `tol` nats per row.
+
+    >>> has_converged([1.0, 5.0, 5.1], 0.1, 10), has_converged([1.0, 5.0, 5.1], 0.1, 10, patience=2)
+    (True, False)
+    """
+    last = trace[-patience - 1 :]
+    return len(last) > patience and all(abs(after - before) < tol * rows for before, after in itertools.pairwise(last))
 
 
 def sum_of_pieces(rows: int, state: State, one: Callable[[int, int], Sums], threads: int) -> Sums:

@@ -155,9 +155,10 @@ def _best_fit(
     best: Fit | None = None
     for random, start in starts:
         held = InMemory(block, start, settings.expectation, settings.schedule, rows.threads)
-        fit = ascend(held, held.sums(rule), rule, *limits, settings.learn_alpha)
+        last = settings.learn_alpha, settings.patience
+        fit = ascend(held, held.sums(rule), rule, *limits, *last)
         if settings.split_merge:
-            fit, _ = escape(held, fit, *limits, settings.split_merge, random, settings.learn_alpha)
+            fit, _ = escape(held, fit, *limits, settings.split_merge, random, *last)
         if best is None or fit.elbo > best.elbo:
             best = fit
     assert best is not None

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import dtree
 from dtree.cli.app import app
-from dtree.engine.drive import Place
+from dtree.engine.drive import Place, resume
 from dtree.engine.predict import predict_into
 from dtree.runs.run import Run
 from dtree.runs.verify import damages
@@ -46,6 +46,8 @@ def test_a_flipped_label_is_refused_by_every_command(name: str, finished: dict[s
     flip(largest_chunk(run / "labels"), at=0.2)
     with pytest.raises(ValueError, match=r"the array 'labels' of .* is damaged"):
         _ = dtree.open(run).labels_
+    with pytest.raises(ValueError, match=r"the array 'labels' of .* is damaged"):
+        resume(run)  # which has nothing to do
     with pytest.raises(ValueError, match=r"the array 'labels' of .* is damaged"):
         predict_into(run, new, tmp_path / "out.zarr")
     commands = {

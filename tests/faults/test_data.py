@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from dtree.cli.app import app
 from dtree.data import open_source
 from dtree.data.formats.zarr import write_csr
 from dtree.engine.drive import Place, changed_data, resume
+from dtree.methods import method_named
+from dtree.runs.run import Run
 from tests.faults.methods import IN_PASSES, METHODS, bits, fit, frame, half_done, save_rows
 
 CHANGED = "the data were changed since the run began"
+CHANGED_TO_DO = f"{CHANGED}: restore them and resume the run, or start over with 'dtree resume --accept-changed-data'"
 
 
 def change(path: Path, row: int = 100) -> None:
@@ -38,16 +42,97 @@ def as_zarr(path: Path, X: np.ndarray, version: Any = 3, fill: float = 0.0) -> P
 
 @pytest.mark.parametrize("name", METHODS)
 def test_data_changed_before_a_run_is_resumed(name: str, tmp_path: Path) -> None:
-    """Refused where the rows are read again; where they are not, the answer is the undisturbed one."""
+    """Refused by every method, whether it reads the rows again or has kept all it needs of them."""
     data = save_rows(tmp_path)
     half_done(name, data, tmp_path / "run")
     change(data)
     assert CHANGED in changed_data(tmp_path / "run")[0]
-    if name in IN_PASSES:
-        with pytest.raises(ValueError, match=rf"rows \d+ to \d+ of .*x.npy are not what they were, {CHANGED}"):
-            resume(tmp_path / "run")
-        save_rows(tmp_path)
+    with pytest.raises(ValueError, match=rf"rows \d+ to \d+ of .*x.npy are not what they were, {CHANGED}"):
+        resume(tmp_path / "run")
+    save_rows(tmp_path)
     assert bits(resume(tmp_path / "run")) == bits(fit(name, frame().to_numpy()))
+
+
+@pytest.mark.parametrize("name", ["bayes-kmeans", "randomized"])
+def test_data_changed_after_the_last_pass(name: str, tmp_path: Path) -> None:
+    """What is left to do reads no rows any more; it is refused all the same."""
+    data, run = save_rows(tmp_path), tmp_path / "run"
+    passes = len(fit(name, data, Place(tmp_path / "alone")).fitted(method_named(name).Fitted).trace)
+    half_done(name, data, run, passes)
+    change(data)
+    with pytest.raises(ValueError, match=CHANGED):
+        resume(run)
+
+
+def write_csv(path: Path, X: Any) -> None:
+    X.to_csv(path, index_label="name")
+
+
+@pytest.mark.parametrize("name", ["bhc", "bayes-kmeans-bhc"])
+def test_a_file_that_was_copied_is_looked_at_too(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A csv cannot be read by ranges, so a run reads a copy; what the user changed is the file."""
+    monkeypatch.chdir(tmp_path)
+    write_csv(Path("x.csv"), frame())
+    half_done(name, Path("x.csv"), Path("run"))
+    changed = frame()
+    changed.iloc[77, 0] += 1e-6
+    write_csv(Path("x.csv"), changed)
+    monkeypatch.chdir("/")  # wherever it is resumed from
+    with pytest.raises(ValueError, match=rf"rows \d+ to \d+ of .*x.csv are not what they were, {CHANGED}"):
+        resume(tmp_path / "run")
+    run = resume(tmp_path / "run", progress=lambda event: None, accept_changed_data=True)
+    assert bits(run) == bits(fit(name, changed))
+    (tmp_path / "x.csv").unlink()
+    assert changed_data(tmp_path / "run") == [
+        f"{tmp_path}/x.csv cannot be read as it was (there is no file {tmp_path}/x.csv): {CHANGED_TO_DO}"
+    ]
+
+
+def test_a_copy_stands_for_a_file_that_is_gone(tmp_path: Path) -> None:
+    write_csv(tmp_path / "x.csv", frame())
+    half_done("bayes-kmeans", tmp_path / "x.csv", tmp_path / "run")
+    (tmp_path / "x.csv").unlink()
+    assert bits(resume(tmp_path / "run")) == bits(fit("bayes-kmeans", frame()))
+
+
+@pytest.mark.parametrize("name", ["bhc", "bayes-kmeans"])
+@pytest.mark.parametrize("ending", ["npy", "zarr", "csv"])
+def test_rows_that_were_added_are_noticed(name: str, ending: str, tmp_path: Path) -> None:
+    X, more = frame(), frame(130)
+    more.iloc[:120] = X.to_numpy()
+    data = tmp_path / f"x.{ending}"
+    write = {
+        "npy": lambda X: np.save(data, X.to_numpy()), "csv": lambda X: write_csv(data, X),
+        "zarr": lambda X: as_zarr(data, X.to_numpy()),
+    }[ending]  # fmt: skip
+    write(X)
+    half_done(name, data, tmp_path / "run")
+    if ending == "zarr":
+        shutil.rmtree(data)
+    write(more)
+    with pytest.raises(ValueError, match=rf"x.{ending} has 130 rows of 2 features and had 120 .*: {CHANGED}"):
+        resume(tmp_path / "run")
+    run = resume(tmp_path / "run", progress=lambda event: None, accept_changed_data=True)
+    assert run.header.n_rows == 130
+
+
+def test_what_was_said_of_columns_holds_when_a_run_starts_over(tmp_path: Path) -> None:
+    table = frame().assign(site=np.arange(120) % 3, shift=np.arange(120) % 2)
+    write_csv(tmp_path / "x.csv", table)
+    words = ["fit", f"{tmp_path}/x.csv", "--column", "site=category", "--column", "shift=skip", "--out", f"{tmp_path}/run"]  # fmt: skip  # noqa: E501
+    more = ["--method", "bayes-kmeans", "--time-limit", "0.0001s"]
+    assert CliRunner().invoke(app, [*words, *more]).exit_code == 124
+    table.iloc[7, 0] += 1.0
+    write_csv(tmp_path / "x.csv", table)
+    refused = CliRunner().invoke(app, ["resume", f"{tmp_path}/run"])
+    assert refused.exit_code == 2
+    assert "x.csv are not what they were" in refused.output
+    done = CliRunner().invoke(app, ["resume", f"{tmp_path}/run", "--accept-changed-data"])
+    assert done.exit_code == 0, done.output
+    header = Run.open(tmp_path / "run").header
+    assert [(column.name, column.kind) for column in header.kinds][-1] == ("site", "category")
+    assert "shift" in dict(header.left_out)
+    assert CliRunner().invoke(app, ["verify", f"{tmp_path}/run", "--data"]).exit_code == 0
 
 
 @pytest.mark.parametrize("name", IN_PASSES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -13,11 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import dtree.cli.console as consoles
+from dtree.cli.app import app
 from dtree.core.progress import listening
 from dtree.engine.cluster import cluster_client
 from dtree.engine.drive import Place, resume
+from dtree.runs.folder import FolderStore
 from tests.faults.methods import IN_PASSES, fit, frame, half_done, save_rows
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +69,44 @@ def test_the_command_says_the_sentence_alone(debug: str, tmp_path: Path) -> None
             line for line in done.stderr.splitlines() if line.startswith("Error: row 77")
         ]
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_cannot_be_written(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    half_done("bayes-kmeans", save_rows(tmp_path), tmp_path / "run", 1)
+
+    def refuse(*_: Any) -> bool:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(FolderStore, "swap_lease", refuse)
+    done = CliRunner().invoke(app, ["resume", str(tmp_path / "run")])
+    assert done.exit_code == 2
+    assert done.output.splitlines() == [
+        f"Error: {tmp_path}/run cannot be written: {os.strerror(code)}; ask for the right to, or copy the run"
+    ]
+
+
+def test_a_disk_that_can_only_be_read(tiny_disk: Path, tmp_path: Path) -> None:
+    half_done("bayes-kmeans", save_rows(tmp_path), tiny_disk / "run", 1)
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    done = CliRunner().invoke(app, ["resume", str(tiny_disk / "run")])
+    assert done.exit_code == 2
+    assert "run cannot be written: Read-only file system" in done.output
+    assert "stopped" in CliRunner().invoke(app, ["status", str(tiny_disk / "run")]).output
+
+
+def test_missing_values_in_parquet(tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DTREE_DEBUG", raising=False)
+    table = frame()
+    table.iloc[77, 1] = None
+    table.to_parquet(tmp_path / "x.parquet", index=False)
+    with (
+        cluster_client(n_workers=1, processes=False, warm=False) as client,
+        pytest.raises(ValueError, match="row 77 holds NaN or infinity in column 1"),
+    ):
+        fit("bayes-kmeans-bhc", tmp_path / "x.parquet", Place(tmp_path / "run", client=client))
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "run").exists()
 
 
 # How far it is -------------------------------------------------------------------------------------------------------

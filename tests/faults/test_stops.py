@@ -8,15 +8,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import dtree
 from dtree.cli.app import app
 from dtree.cli.arguments import seconds_in
-from dtree.engine.drive import OutOfTime, Place, resume
+from dtree.engine.drive import Given, OutOfTime, Place, drive, resume
+from dtree.methods import method_named
+from dtree.methods.settings import checked, options_of
 from dtree.runs.run import Run
+from tests.engine.test_features import METHODS as SETTINGS
 from tests.faults.conftest import rows
 from tests.faults.methods import METHODS, bits, fit, frame, save_rows
 
@@ -125,3 +130,48 @@ def test_the_most_passes_are_said(tmp_path: Path) -> None:
 def test_a_time_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="--time-limit must be a time such as"):
         seconds_in(text)
+
+
+# When passes end -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_iterates_can_be_told_when_to_stop(name: str) -> None:
+    """The same words everywhere: who has a most number of passes has a tolerance and patience too."""
+    method = method_named(name)
+    names = {option.name for option in options_of(method.Settings)}
+    assert not names & {"max_passes", "max_iterations", "tolerance", "eps", "n_iter"}
+    assert {"max_iter", "tol", "patience"} <= names or not names & {"max_iter", "tol", "patience"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_fitting_command_has_the_options_of_stopping(command: str) -> None:
+    words = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+    wanted = ["--time-limit"]
+    if command in ("fit", "vb"):  # chains and walks are as long as they are told to be
+        wanted += ["--max-iter", "--max-passes", "--tol", "--patience"]
+    assert [word for word in wanted if word not in words] == []
+
+
+@pytest.mark.parametrize("name", ["vb", "tree-clustering"])
+def test_patience_waits_for_so_many_passes_that_change_little(name: str) -> None:
+    X, method = frame().to_numpy(), method_named(name)
+
+    def bounds(**more: Any) -> list[float]:
+        settings = checked(method.Settings, {**SETTINGS[name], "max_iter": 40, "tol": 1e-3, **more})
+        fitted: Any = drive(method, settings, Given(X)).fitted(method.Fitted)
+        assert fitted.converged
+        return (fitted.components if name == "tree-clustering" else fitted).trace.tolist()
+
+    one, three = bounds(), bounds(patience=3)
+    assert three[: len(one)] == one
+    assert len(three) >= len(one) + 2
+    assert np.all(np.abs(np.diff(three[-4:])) < 1e-3 * 120)
+
+
+def test_patience_holds_for_rows_that_are_fitted_whole() -> None:
+    X = frame().to_numpy()
+    one, four = (dtree.DPMixtureVB("TSB", "gaussian-diag", 5, split_merge=0, patience=p, random_state=0).fit(X) for p in (1, 4))  # fmt: skip  # noqa: E501
+    assert four.n_iter_ == one.n_iter_ + 3
+    with pytest.raises(ValueError, match="patience must be at least 1"):
+        dtree.DPMixtureVB(patience=0).fit(X)
