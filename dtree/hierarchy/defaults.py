@@ -1,13 +1,17 @@
 """Models for someone who sets nothing: hyperparameters chosen by the evidence.
 
 How tight a cluster is, relative to the spread of the data, is the one delicate choice. For several assumed
-within-cluster shares of the variance a tree is grown on (a subsample of) the data, the family is refined on it where
-it knows how (`Family.refined`), alpha follows, and the model with the highest bound wins. Everything is relative to
-the data's own moments, so shifting or rescaling the data, or any affine map for the full Gaussian, changes no tree
-and no label.
+within-cluster shares of the variance a tree is grown on 200 rows at most, and alpha is learned on it. The most
+promising shares are taken up on a larger subsample, where the family is refined on the tree's nodes where it knows how
+(`Family.refined`) and the tree grown anew, in turn; who falls behind is dropped. A model's score is the bound of the
+tree that it grows itself, since that is what its user gets. Everything is relative to the data's own moments, so
+shifting or rescaling the data, or any affine map for the full Gaussian, changes no tree and no label.
 """
 
 import math
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,14 +24,20 @@ from dtree.core.priors import Prior, prior_of
 from dtree.core.progress import report
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
-from dtree.hierarchy.hyperparameters import improve_on_tree, log_bound
+from dtree.hierarchy.hyperparameters import log_bound, prior_on_tree
 from dtree.hierarchy.statistics import node_statistics
 
-_SHARES = (0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)  # of the variance within clusters: from one blob to tight ones
-_STARTS_REFINED = 3  # the most promising shares, on which the family is refined
+# Of the variance within clusters: one cluster like the whole data, then from one blob to tight ones.
+_SHARES = (0.999, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)
+_SHARES_TAKEN_UP = 3  # the most promising
+_CLIMBS_FINISHED = 2  # of them, by the score after one round
 _ROUNDS = 6  # at most: a climb ends as soon as the bound rises no more
+_LEAST_GAIN = 0.1  # of a round that goes on
 _STEPS_PER_ROUND = 3
-_LARGEST_SUBSAMPLE = 500  # rows: the cost of every tree grown while choosing is quadratic in them
+_FEW_ROWS = 2  # rows per feature up to which a covariance matrix is shrunk, not learned: it would fit every row
+_FIRST_ROWS, _FEWEST_ROWS = 200, 100  # to rank the shares; the cost of every tree is quadratic in them
+_RANKED_WHOLE = 300  # rows up to which a subsample to rank them would save little
+_LARGEST_SUBSAMPLE = 500  # rows on which the best shares are refined
 _SUBSAMPLE_WORK = 3e9  # n^2 d^3 of the trees grown while choosing
 _WIDE_WORK = 5e8  # n^2 d where the work is not cubic in d: 200 rows of 12,500 words
 
@@ -67,17 +77,17 @@ def choose_model(
     rows = _subsample(X.shape[0], candidates[0].n_features, candidates[0].needs_covariance, seed)
     # Statistics are in the data's own units, the same for all candidates.
     atoms = Model(candidates[0], start_prior).atoms(X[rows], None if sample_weight is None else sample_weight[rows])
-    learn_prior = isinstance(prior, str)
-    started = []
-    for done, candidate in enumerate(candidates):
-        report("choosing the scale", done, len(candidates) + _STARTS_REFINED)
-        started.append(_first_tree(Model(candidate, start_prior), atoms, learn_prior))
-    started.sort(key=lambda start: -start.score)
-    climbed = []
-    for done, start in enumerate(started[:_STARTS_REFINED] if isinstance(family, str) else started[:1]):
-        report("choosing the scale", len(candidates) + done, len(candidates) + _STARTS_REFINED)
-        climbed.append(_climb(start, atoms, learn_prior) if isinstance(family, str) else start)
-    return max(climbed, key=lambda end: end.score).model
+    search = _Search(atoms, isinstance(prior, str))
+    if isinstance(family, Family) or moments is None:
+        return search.grown(Model(candidates[0], start_prior)).model
+    few = search.on_some(seed) if rows.shape[0] > _RANKED_WHOLE or rows.shape[0] < X.shape[0] else search
+    best = few.ranked(Model(candidate, start_prior) for candidate in candidates)[:_SHARES_TAKEN_UP]
+    if few is not search:
+        best = [search.grown(fit.model) for fit in best]
+    matrix = candidates[0].n_features if candidates[0].needs_covariance else 0
+    if moments.rows > _FEW_ROWS * matrix:
+        best = search.climbed(best)
+    return max(best, key=lambda fit: fit.score).model
 
 
 def _subsample(n: int, d: int, cubic: bool, seed: int) -> np.ndarray:
@@ -89,50 +99,85 @@ def _subsample(n: int, d: int, cubic: bool, seed: int) -> np.ndarray:
         limit = int(min(limit, max(math.sqrt(_WIDE_WORK / d), 100)))
     if n <= limit:
         return np.arange(n)
-    return np.sort(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))).choice(n, limit, replace=False))
+    return np.sort(_random(seed, 1).choice(n, limit, replace=False))
+
+
+def _random(seed: int, stream: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
 
 
 class _Fit(NamedTuple):
-    score: float
+    score: float  # the bound of the tree, with the hyperprior of what was learned of the prior
     model: Model
     tree: Tree
+    statistics: np.ndarray  # (2m-1, s) of its nodes
+    over: bool = False  # whether it rises no more
 
 
-def _first_tree(model: Model, atoms: np.ndarray, learn_prior: bool) -> _Fit:
-    tree = build_tree(model, atoms)
-    if learn_prior:
-        model = improve_on_tree(model, tree, atoms, prior_only=True, hyperprior=True)
-        tree = build_tree(model, atoms)
-    return _Fit(_score(tree, model, atoms, learn_prior), model, tree)
+class _Search(NamedTuple):
+    """Where models are compared: atoms (m, s), and whether the prior is learned too."""
+
+    atoms: np.ndarray
+    learn_prior: bool
+
+    def grown(self, model: Model) -> _Fit:
+        """The tree that a model grows, and the prior learned on it."""
+        tree = build_tree(model, self.atoms)
+        return self.on_tree(model, tree, node_statistics(tree, self.atoms))
+
+    def on_tree(self, model: Model, tree: Tree, statistics: np.ndarray) -> _Fit:
+        """A model, its prior learned, on a tree that is there."""
+        if self.learn_prior:
+            found = prior_on_tree(model, tree, statistics)
+            return _Fit(found.bound, found.model, tree, statistics)
+        tree = tree.with_potentials(model.log_phi_h(statistics))
+        return _Fit(log_bound(tree, model, float(model.counts(statistics)[-1])), model, tree, statistics)
+
+    def on_some(self, seed: int) -> "_Search":
+        """The same on at most half of the atoms, but not on very few."""
+        number = min(_FIRST_ROWS, max(self.atoms.shape[0] // 2, _FEWEST_ROWS))
+        some = _random(seed, 2).choice(self.atoms.shape[0], number, replace=False)
+        return _Search(np.ascontiguousarray(self.atoms[np.sort(some)]), self.learn_prior)
+
+    def ranked(self, models: Iterable[Model]) -> list[_Fit]:
+        """Every model with a tree of its own, best first."""
+        found = []
+        for done, model in enumerate(models):
+            report("choosing the scale", done, len(_SHARES) + _SHARES_TAKEN_UP)
+            found.append(self.grown(model))
+        return sorted(found, key=lambda fit: -fit.score)
+
+    def climbed(self, starts: list[_Fit]) -> list[_Fit]:
+        """One round for every start, then the best of them to the end."""
+        report("choosing the scale", len(_SHARES), len(_SHARES) + _SHARES_TAKEN_UP)
+        with ThreadPoolExecutor(min(_SHARES_TAKEN_UP, os.cpu_count() or 1)) as pool:  # kernels let other threads run
+            risen = sorted(pool.map(self._risen, starts), key=lambda fit: -fit.score)
+            return list(pool.map(self._to_the_end, risen[:_CLIMBS_FINISHED]))
+
+    def _to_the_end(self, fit: _Fit) -> _Fit:
+        for _ in range(_ROUNDS - 1):
+            if fit.over:
+                break
+            fit = self._risen(fit)
+        return fit
+
+    def _risen(self, best: _Fit) -> _Fit:
+        """A round: the family refined on the tree, the prior learned, another tree."""
+        refined = _refine(best)
+        if refined.family is best.model.family:
+            return best._replace(over=True)
+        risen = self.grown(self.on_tree(refined, best.tree, best.statistics).model)
+        if risen.score < best.score + _LEAST_GAIN:
+            return max(best, risen, key=lambda fit: fit.score)._replace(over=True)
+        return risen
 
 
-def _climb(best: _Fit, atoms: np.ndarray, learn_prior: bool) -> _Fit:
-    """Alternate hyperparameters and trees while the bound (with the hyperprior of alpha) rises."""
-    model, tree = best.model, best.tree
-    for _ in range(_ROUNDS):
-        refined = _refine(model, tree, atoms)
-        if refined.family is model.family:
-            break
-        model = improve_on_tree(refined, tree, atoms, prior_only=True, hyperprior=True) if learn_prior else refined
-        tree = build_tree(model, atoms)
-        score = _score(tree, model, atoms, learn_prior)
-        if score < best.score + 0.1:
-            break
-        best = _Fit(score, model, tree)
-    return best
-
-
-def _refine(model: Model, tree: Tree, atoms: np.ndarray) -> Model:
-    statistics = node_statistics(tree, atoms)
+def _refine(fit: _Fit) -> Model:
+    model = fit.model
     for _ in range(_STEPS_PER_ROUND):
-        on_tree = tree.with_potentials(model.log_phi_h(statistics))
-        family = model.family.refined(statistics, np.exp(on_tree.log_omega))
+        on_tree = fit.tree.with_potentials(model.log_phi_h(fit.statistics))
+        family = model.family.refined(fit.statistics, np.exp(on_tree.log_omega))
         if family is model.family:
             break
         model = replace(model, family=family)
     return model
-
-
-def _score(tree: Tree, model: Model, atoms: np.ndarray, learn_prior: bool) -> float:
-    log_hyperprior = model.prior.log_hyperprior()[0] if learn_prior else 0.0
-    return log_bound(tree, model, float(model.counts(atoms).sum())) + log_hyperprior

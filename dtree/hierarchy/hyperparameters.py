@@ -6,6 +6,8 @@ hyperparameters given the tree are improved in turn until the bound stops rising
 taken.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,12 +15,15 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dtree.core.model import Model
+from dtree.core.priors import Prior
 from dtree.core.progress import report
 from dtree.core.tree import Tree
 from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.statistics import node_statistics
 
 _LARGEST_STEP = 8.0  # how far, in logs, one round may move a hyperparameter
+_STEPS = 30
+_FLAT = 1e-2  # slope, or width of a bracket, in a log: nothing worth another look at the tree is gained beyond
 
 # A marginal raises its sum of squares to a power, which learning was seen to take to 1e5: an error of this size,
 # relative to what the prior adds to the sum, is then 0.01 in the log. At 0.04 equal rows were parted.
@@ -38,67 +43,117 @@ def log_bound(tree: Tree, model: Model, count: float) -> float:
     return model.prior.log_normaliser(count) + float(tree.log_phi_t[-1])
 
 
-def bound_and_gradient(
-    tree: Tree, model: Model, statistics: np.ndarray, prior_only: bool = False, log_marginals: np.ndarray | None = None
-) -> tuple[float, np.ndarray]:
+def bound_and_gradient(tree: Tree, model: Model, statistics: np.ndarray) -> tuple[float, np.ndarray]:
     """The bound of a fixed tree under another model, and its gradient over prior then family parameters.
 
-    `statistics` (2m-1, s) are those of the nodes; a coarsened model's are coarsened. Who varies the prior alone may
-    give their log marginals, which then stay the same.
+    `statistics` (2m-1, s) are those of the nodes; a coarsened model's are coarsened.
     """
     counts = model.counts(statistics)
-    if log_marginals is None:
-        log_phi_h = model.log_phi_h(statistics)
-    else:
-        log_phi_h = model.prior.log_kappa(counts) + log_marginals
+    value, by_prior, omega = _by_prior(tree, model.prior, counts, model.log_phi_h(statistics))
+    return value, np.concatenate([by_prior, model.family.gradient(statistics, omega)])
+
+
+def _by_prior(
+    tree: Tree, prior: Prior, counts: np.ndarray, log_phi_h: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """The bound of a tree, its gradient over the parameters of the prior, and how probable every node is a cluster."""
     moved = tree.with_potentials(log_phi_h)
     omega = np.exp(moved.log_omega)
-    gradient = model.prior.gradient(counts, omega) + model.prior.normaliser_gradient(counts[-1])
-    if not prior_only:
-        gradient = np.concatenate([gradient, model.family.gradient(statistics, omega)])
-    return log_bound(moved, model, counts[-1]), gradient
+    gradient = prior.gradient(counts, omega) + prior.normaliser_gradient(counts[-1])
+    return prior.log_normaliser(counts[-1]) + float(moved.log_phi_t[-1]), gradient, omega
 
 
-def _with_parameters(model: Model, theta: np.ndarray, prior_only: bool) -> Model:
-    p = model.prior.free_parameters().shape[0]
-    prior = model.prior.with_free_parameters(theta[:p])
-    family = model.family if prior_only else model.family.with_free_parameters(theta[p:])
-    return replace(model, prior=prior, family=family)
+class OnTree(NamedTuple):
+    """A model with its prior learned on a tree, and the bound there, hyperprior added."""
+
+    model: Model
+    bound: float
 
 
-def improve_on_tree(
-    model: Model, tree: Tree, atoms: np.ndarray, prior_only: bool = False, hyperprior: bool = False, steps: int = 30
-) -> Model:
-    """A model at least as good as the given one by the bound of this fixed tree, hyperprior of alpha added or not."""
-    statistics = node_statistics(tree, atoms)
+def prior_on_tree(model: Model, tree: Tree, statistics: np.ndarray) -> OnTree:
+    """The prior at which a fixed tree with node statistics (2m-1, s) has the highest bound, hyperprior added."""
+    counts = model.counts(statistics)
+    log_marginals = model.log_phi_h(statistics) - model.prior.log_kappa(counts)
+
+    def at(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        prior = model.prior.with_free_parameters(theta)
+        value, gradient, _ = _by_prior(tree, prior, counts, prior.log_kappa(counts) + log_marginals)
+        log_density, slope = prior.log_hyperprior()
+        return value + log_density, gradient + slope
+
     start = model.prior.free_parameters()
-    if not prior_only:
-        start = np.concatenate([start, model.family.free_parameters()])
-    log_marginals = None
-    if prior_only:
-        log_marginals = model.log_phi_h(statistics) - model.prior.log_kappa(model.counts(statistics))
+    best, bound = start, at(start)[0]
+    theta = _climb_one(at, start) if start.shape[0] == 1 else _climb(at, start, _STEPS)
+    if theta is not None and (value := at(theta)[0]) > bound:
+        best, bound = theta, value
+    return OnTree(replace(model, prior=model.prior.with_free_parameters(best)), bound)
+
+
+def _climb_one(at: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
+    """Where the slope over one parameter crosses zero: widening steps uphill, then false position (Illinois)."""
+    low, slope_low = float(start[0]), float(at(start)[1][0])
+    step, end = math.copysign(1.0, slope_low), float(start[0]) + math.copysign(_LARGEST_STEP, slope_low)
+    while abs(slope_low) > _FLAT:
+        high = max(low + step, end) if step < 0 else min(low + step, end)
+        slope_high = float(at(np.array([high]))[1][0])
+        if slope_low * slope_high <= 0.0:
+            break
+        low, slope_low, step = high, slope_high, 1.5 * step
+        if low == end:
+            return np.array([low])
+    else:
+        return np.array([low])
+    for _ in range(_STEPS):
+        middle = (low * slope_high - high * slope_low) / (slope_high - slope_low)
+        slope = float(at(np.array([middle]))[1][0])
+        if abs(slope) < _FLAT or abs(high - low) < _FLAT:
+            return np.array([middle])
+        if slope * slope_high < 0.0:
+            low, slope_low = high, slope_high
+        else:
+            slope_low *= 0.5
+        high, slope_high = middle, slope
+    return np.array([high])
+
+
+def _climb(at: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, steps: int) -> np.ndarray | None:
+    """Uphill from `start` within a box around it; None where nothing higher was found."""
 
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
         try:
-            moved = _with_parameters(model, theta, prior_only)
-            if not moved.family.rounding(statistics[-1]) <= _LEARNED_ROUNDING:  # equal rows want a scale of zero
-                return 1e300, np.zeros_like(theta)
             with np.errstate(all="ignore"):  # so far out that potentials overflow: seen below, and turned back from
-                value, gradient = bound_and_gradient(tree, moved, statistics, prior_only, log_marginals)
-            if hyperprior:
-                log_density, slope = moved.prior.log_hyperprior()
-                value += log_density
-                gradient[: slope.shape[0]] += slope
+                value, gradient = at(theta)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError):
-            return 1e300, np.zeros_like(theta)  # outside the family's domain: the line search turns back
+            return 1e300, np.zeros_like(theta)  # outside the domain: the line search turns back
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             return 1e300, np.zeros_like(theta)
         return -value, -gradient
 
-    before = -negative(start)[0]
+    before = negative(start)[0]
     box = [(value - _LARGEST_STEP, value + _LARGEST_STEP) for value in start]
     found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": steps})
-    return _with_parameters(model, found.x, prior_only) if -found.fun > before else model
+    return found.x if found.fun < before else None
+
+
+def _with_parameters(model: Model, theta: np.ndarray) -> Model:
+    p = model.prior.free_parameters().shape[0]
+    prior, family = model.prior.with_free_parameters(theta[:p]), model.family.with_free_parameters(theta[p:])
+    return replace(model, prior=prior, family=family)
+
+
+def improve_on_tree(model: Model, tree: Tree, atoms: np.ndarray, steps: int = _STEPS) -> Model:
+    """A model at least as good as the given one by the bound of this fixed tree."""
+    statistics = node_statistics(tree, atoms)
+
+    def at(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        moved = _with_parameters(model, theta)
+        if not moved.family.rounding(statistics[-1]) <= _LEARNED_ROUNDING:  # equal rows want a scale of zero
+            raise ValueError("the scale is too small for the spread of the rows")
+        return bound_and_gradient(tree, moved, statistics)
+
+    start = np.concatenate([model.prior.free_parameters(), model.family.free_parameters()])
+    theta = _climb(at, start, steps)
+    return model if theta is None else _with_parameters(model, theta)
 
 
 def learn(model: Model, atoms: np.ndarray, rounds: int = 20, tolerance: float = 1e-4) -> Learned:

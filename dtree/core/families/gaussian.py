@@ -24,6 +24,8 @@ from dtree.core.tables import counts_of_table
 
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)
+ONE_BLOB = 0.999  # a share of the variance within clusters from which on clusters are like the whole data
+_KNOWN_COVARIANCE = 100.0  # rows per feature that the prior on the covariance is then worth, more than such data have
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +81,9 @@ class Gaussian(StandardUnits):
     def defaults(cls, moments: Moments, share: float = 0.1) -> Self:
         covariance = well_conditioned(moments)
         d = covariance.shape[0]
-        dof = 2.0 * d + 1.0
+        # Where next to nothing is left between clusters, a cluster has the data's covariance and need not learn it:
+        # with few rows for the features learning costs so much that every row would be a cluster of its own.
+        dof = d + 1.0 + (d if share < ONE_BLOB else _KNOWN_COVARIANCE * d)
         unit = np.sqrt(np.diag(covariance))
         return cls(moments.mean, share / (1.0 - share), dof, share * (dof - d - 1.0) * covariance, moments.mean, unit)
 
@@ -222,11 +226,10 @@ class Gaussian(StandardUnits):
             return -float(weights @ at(log_excess).log_marginal_of(statistics))
 
         here = math.log(self.dof - d + 1.0)
-        found = minimize_scalar(
-            loss, bounds=(math.log(2.0), math.log(20.0 * d + 50.0)), method="bounded", options={"maxiter": 12}
-        )
-        best: Self = at(found.x if found.fun < loss(here) else here)
-        return best if loss(math.log(best.dof - d + 1.0)) < -float(weights @ self.log_marginal_of(statistics)) else self
+        bounds, exact = (math.log(2.0), math.log(20.0 * d + 50.0)), {"maxiter": 12, "xatol": 0.05}  # of a logarithm
+        found = minimize_scalar(loss, bounds=bounds, method="bounded", options=exact)
+        lowest, log_excess = min((float(found.fun), float(found.x)), (loss(here), here))
+        return at(log_excess) if lowest < -float(weights @ self.log_marginal_of(statistics)) else self
 
     def _covariance(self, total: np.ndarray) -> np.ndarray:
         """Covariance (d, d) in standard units of all rows summed in `total` (s,)."""
