@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -59,7 +58,7 @@ class Words(NamedTuple):
     """What every fitting command is told besides its settings."""
 
     data: str
-    out: Path
+    out: str
     seed: int
     labels_column: str | None
     overwrite: bool
@@ -125,7 +124,7 @@ def settings_for(method: Any, given: dict[str, Any]) -> Any:
     return checked(method.Settings, given)
 
 
-def watched(method: Any, settings: Any, run: Path | None = None) -> Any:
+def watched(method: Any, settings: Any, run: Any = None) -> Any:
     """A context that gives a callback which shows how a fit goes; `run` is one that goes on."""
     from dtree.cli.chain_table import chain_table
     from dtree.cli.console import progress_bar

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from dtree.runs.commit import room_on_disk
+from dtree.storage.failures import StoreFailure
 
 RENEW_EVERY = 10.0  # seconds: a small file, so that it costs nothing
 EXPIRES_AFTER = 120.0  # seconds without renewal: a machine that swaps, or clocks that differ, are not taken for dead
@@ -69,6 +70,9 @@ class Lease:
             found = self.store.read_lease()
             if found is not None:
                 holder = holder_in(found)
+                if holder is not None and holder.owner == self._mine.owner:  # it was put, and the answer was lost
+                    threading.Thread(target=self._keep, daemon=True).start()
+                    return
                 if holder is not None and holder.alive():
                     raise Held(_told(self.store.location, holder))
                 self.taken_from = holder
@@ -80,6 +84,8 @@ class Lease:
         try:
             with room_on_disk(self.store.location, self._if_full):
                 return self.store.swap_lease(found, _written(self._mine))
+        except StoreFailure:
+            raise
         except PermissionError as problem:
             raise ValueError(
                 f"{self.store.location} cannot be written: {problem.strerror}; ask for the right to, or copy the run"
