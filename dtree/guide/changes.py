@@ -17,6 +17,8 @@
 * Nothing silent: every array, record and header of a run has a checksum (`dtree verify`), data that are lost or change are named, a damaged checkpoint
   sends a run back by one, one process at a time works on a run, SIGTERM and `--time-limit` leave it to be resumed, and what has not converged or is
   degenerate is said; `dtree.guide.promises` has the table, `python -m tests.chaos` tries it.
+* Data and runs in object stores (`s3:// gs:// az:// https:// memory://`, `--storage-option`), arrays with named dimensions (xarray, Icechunk,
+  `store.zarr::name`), `dtree.as_dataset`: `dtree.guide.stores`.
 * Constant columns are left out by every method when a Gaussian is given by name; `columns_` says which are used.
 * One reader of data: folders of parquet files whatever they are called, labels in text columns everywhere, misspelt files told at once.
 * Tables as people have them: kinds of columns found from the data and told with reasons, categories by levels that a run keeps, gaps,

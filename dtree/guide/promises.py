@@ -19,6 +19,9 @@ undisturbed run gives, or there is one sentence that says what is wrong and what
 | the passes allowed are done and the objective still rises | said, with what to do; `converged` stands in the header, in `dtree info` and in the report | `tests/faults/test_stops.py` |
 | one cluster, every row alone, chains that never moved, trees that did not converge | said, with what to try | `tests/faults/test_degenerate.py` |
 | workers, the fitting process or the scheduler are killed | the answer has the same bits; at most one step is done again | `tests/faults/test_deaths.py` |
+| a bucket answers 503 or 429, slowly, half or not at all; a put is cut in the middle; a list is out of date | the same bits, later; a store that stays away gets one sentence, and `resume` carries on | `tests/storage/test_runs.py` |
+| a wrong key, an expired credential, no bucket, no right to write | one sentence, nothing is written | `tests/storage/test_runs.py` |
+| workers and client are killed while they write to a bucket | `dtree resume` from a machine that knows only the address: the same bits | `tests/storage/test_commands.py` |
 | a worker is cut off from the network | others do its work, to the same bits | `tests/faults/test_network.py` |
 | the disk is full, a file is cut, workers have too little memory | one sentence; after making room the run carries on | `tests/faults/test_damage.py` |
 | a task fails on a worker | the sentence alone; Dask's traceback only with `DTREE_DEBUG=1` | `tests/faults/test_said.py` |

@@ -234,7 +234,7 @@ def _read_array(folder: Place, name: str, entry: Mapping[str, Any]) -> np.ndarra
     import zarr
 
     try:
-        values = np.ascontiguousarray(zarr.open_array(zarr_at(folder / name, True), mode="r")[...])
+        values = np.ascontiguousarray(zarr.open_array(zarr_at(folder / name, True), mode="r", zarr_format=3)[...])
     except StoreFailure:
         raise
     except Exception as error:

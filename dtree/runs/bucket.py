@@ -39,9 +39,10 @@ class BucketStore(ZarrStore):
         self.path = path
         self.location = str(path)
         self._written: set[str] = set()  # records that this process has committed
+        self._groups: set[str] = set()  # and groups that it has made for them
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_written": set()}
+        return {**self.__dict__, "_written": set(), "_groups": set()}
 
     def _room(self) -> AbstractContextManager[None]:
         return room_on_disk(self.location)
@@ -55,8 +56,6 @@ class BucketStore(ZarrStore):
     def put(self, name: str, record: Any) -> None:
         """Send the arrays, then the object that makes them a record unless there is one."""
         final = self.path / name
-        if self.has(name):
-            return
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
         files, listing = files_of_arrays(arrays)
@@ -71,12 +70,13 @@ class BucketStore(ZarrStore):
             (final.parent / _NEWEST).write_bytes(final.name.encode())
 
     def _sweep(self, final: RemotePath) -> None:
-        """Forget what other writers of a record sent that did not become it."""
-        stored = read_metadata(final, "")["attributes"][HEADER]
+        """Forget what other writers of a record sent, or we in vain, that did not become it."""
         folders, _ = self.path.objects.children(final.key)
-        for other in folders:
-            if other != stored["under"]:
-                (final / other).remove()
+        if len(folders) > 1:
+            stored = read_metadata(final, "")["attributes"][HEADER]
+            for other in folders:
+                if other != stored["under"]:
+                    (final / other).remove()
 
     def names(self, under: str) -> list[str]:
         """Records, and folders with records, right below a name."""
@@ -100,6 +100,7 @@ class BucketStore(ZarrStore):
     def drop(self, name: str) -> None:
         """Away at once, then deleted."""
         self._written = {known for known in self._written if known != name and not known.startswith(f"{name}/")}
+        self._groups.clear()
         (self.path / name / "zarr.json").unlink()
         (self.path / name).remove()
 
@@ -109,7 +110,9 @@ class BucketStore(ZarrStore):
 
     def _make_groups(self, folder: RemotePath) -> None:
         while folder != self.path:
-            self.path.objects.put_if((folder / "zarr.json").key, GROUP.encode(), None)
+            if folder.key not in self._groups:
+                self.path.objects.put_if((folder / "zarr.json").key, GROUP.encode(), None)
+                self._groups.add(folder.key)
             folder = folder.parent
 
     # Who works on it ------------------------------------------------------------------------------------------------
@@ -165,6 +168,7 @@ class BucketStore(ZarrStore):
         keys = [found.key for found in self.path.objects.below(self.path.key)]
         self.path.objects.delete(*(key for key in keys if key != (self.path / LEASE).key))
         self._written.clear()
+        self._groups.clear()
 
     def remove(self) -> None:
         """Forget everything."""

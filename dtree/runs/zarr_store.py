@@ -107,14 +107,16 @@ class ZarrStore:
         import zarr
 
         with self._room():
-            zarr.open_array(zarr_at(self.path / name), mode="r+")[start : start + values.shape[0]] = values
+            zarr.open_array(zarr_at(self.path / name), mode="r+", zarr_format=3)[start : start + values.shape[0]] = (
+                values
+            )
 
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows start..stop-1."""
         import zarr
 
         try:
-            return np.asarray(zarr.open_array(zarr_at(self.path / name, True), mode="r")[start:stop])
+            return np.asarray(zarr.open_array(zarr_at(self.path / name, True), mode="r", zarr_format=3)[start:stop])
         except StoreFailure:
             raise
         except (OSError, RuntimeError, ValueError) as problem:  # of the disk, of a decompressor, of a checksum

@@ -6,7 +6,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from dtree.storage.failures import WAITS, is_cut_off, plain_failures
-from dtree.storage.icechunk_places import repository_of, zarr_in_repository
 from dtree.storage.places import Place
 from dtree.storage.remote import RemotePath
 
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
 
 def zarr_at(place: Place, read_only: bool = False) -> Any:
     """What zarr opens or makes an array or group at."""
-    if read_only and not any((place / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup")):
-        repository = repository_of(place)
-        if repository is not None:
-            return zarr_in_repository(*repository)
     return _store_class()(place, read_only) if isinstance(place, RemotePath) else str(place)
 
 

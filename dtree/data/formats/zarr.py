@@ -13,7 +13,7 @@ from dtree.data.columns import features_only, with_names
 from dtree.data.formats.zarr_checks import check_array, check_csr, refuse_pickles
 from dtree.data.sentences import require_table
 from dtree.data.source import Choice, Source
-from dtree.storage.icechunk_places import repository_of
+from dtree.storage.icechunk_places import repository_of, zarr_in_repository
 from dtree.storage.places import Place, located, remove_tree
 from dtree.storage.zarr_places import zarr_at
 
@@ -58,6 +58,11 @@ def _node(path: Place) -> Any:
 
     try:
         return zarr.open(zarr_at(path, read_only=True), mode="r")
+    except FileNotFoundError:
+        repository = repository_of(path)
+        if repository is None:
+            raise
+        return zarr.open(zarr_in_repository(*repository), mode="r")
     except ValueError as problem:
         if "pickle" in str(problem):
             raise ValueError(f"{path} is stored with pickles, which are never loaded; write it without them") from None
