@@ -12,6 +12,18 @@ if [ $# -lt 3 ]; then
 fi
 scheduler=$1 data=$2 run=$3
 shift 3
+# A run in a bucket (s3://...): dtree itself knows what is there, and clears away what died before its first checkpoint.
+case $run in
+*://*)
+    if python -c 'import sys
+from dtree.runs.run import has_begun
+from dtree.storage import located
+sys.exit(not has_begun(located(sys.argv[1])))' "$run"; then
+        exec dtree resume "$run" --scheduler "$scheduler"
+    fi
+    exec dtree fit "$data" --out "$run" --scheduler "$scheduler" "$@"
+    ;;
+esac
 # A finished run has labels and no checkpoints any more: resuming it says what was found.
 for begun in "$run"/checkpoints/gen-* "$run"/labels; do
     if [ -e "$begun" ]; then

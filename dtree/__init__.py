@@ -21,6 +21,7 @@ _NAMES_IN = {
     "estimators.diffusion": ("DiffusionTree",),
     "estimators.evidence": ("evidence_bounds", "exact_log_evidence"),
     "estimators.incremental": ("IncrementalBHC",),
+    "estimators.labelled": ("as_dataset",),
     "estimators.levels": ("levels",),
     "estimators.partitions": (
         "compare_posteriors",

@@ -19,6 +19,7 @@ from dtree.estimators.diffusion import DiffusionTree as DiffusionTree
 from dtree.estimators.evidence import evidence_bounds as evidence_bounds
 from dtree.estimators.evidence import exact_log_evidence as exact_log_evidence
 from dtree.estimators.incremental import IncrementalBHC as IncrementalBHC
+from dtree.estimators.labelled import as_dataset as as_dataset
 from dtree.estimators.levels import levels as levels
 from dtree.estimators.partitions import compare_posteriors as compare_posteriors
 from dtree.estimators.partitions import credible_ball as credible_ball

@@ -6,6 +6,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dtree.cli.stores import with_storage_options
+
 # A command lives in `dtree.cli.NAME`, which offers it as a function called `command`.
 COMMANDS = {
     "demo": "Cluster a small built-in dataset: nine kinds of creature in three orders.",
@@ -27,6 +29,9 @@ COMMANDS = {
 }
 
 
+_WITHOUT_STORES = ("demo", "bench")  # which read and write here
+
+
 class LazyCommands(TyperGroup):
     """Commands that are imported when they are called; the list of commands needs only the table above."""
 
@@ -46,7 +51,8 @@ class LazyCommands(TyperGroup):
             context_settings={"help_option_names": ["-h", "--help"]},
             add_completion=False,
         )
-        one.command(name)(importlib.import_module(f"dtree.cli.{name}").command)
+        command = importlib.import_module(f"dtree.cli.{name}").command
+        one.command(name)(command if name in _WITHOUT_STORES else with_storage_options(command))
         found = typer.main.get_command(one)
         found.name = name
         return found

@@ -7,10 +7,14 @@ import typer
 
 DATA = Annotated[
     str,
-    typer.Argument(help="Data file: .npy .npz .csv .parquet or .zarr; file.npz:NAME picks an array."),
+    typer.Argument(
+        help="Data: .npy .npz .csv .parquet .zarr, on disk or s3:// gs:// az:// https://; x.zarr::NAME picks an array."
+    ),
 ]
-RUN = Annotated[Path, typer.Argument(help="A run that dtree made.")]
-OUT = Annotated[Path, typer.Option("--out", help="The run to make, by custom NAME.zarr.")]
+RUN = Annotated[
+    str, typer.Argument(help="A run that dtree made: a folder, or an address such as s3://bucket/run.zarr.")
+]
+OUT = Annotated[str, typer.Option("--out", help="The run to make, by custom NAME.zarr; s3://bucket/NAME.zarr too.")]
 SEED = Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same answer on any number of workers.")]
 OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
 COLUMN = Annotated[

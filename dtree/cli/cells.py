@@ -1,10 +1,9 @@
 """What the commands about single values share: which runs know them, and how new rows are read."""
 
-from pathlib import Path
 from typing import Any
 
 
-def model_of_cells(run: Path, verb: str) -> Any:
+def model_of_cells(run: str, verb: str) -> Any:
     """The model of a run that says something of single values, or one sentence why there is none."""
     from dtree.estimators.cells import MixtureEstimator
     from dtree.estimators.saving import open as open_run

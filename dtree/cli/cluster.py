@@ -119,22 +119,23 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def stopped(out: Path, code: int) -> typer.Exit:
+def stopped(out: str, code: int) -> typer.Exit:
     """What a stop leaves behind, said to the user; before the first checkpoint there is nothing to carry on from."""
     from dtree.runs.commit import place_of
     from dtree.runs.run import unfinished
+    from dtree.storage import located
 
-    final = place_of(out)
+    final = place_of(located(out))
     run = unfinished(final)
     kept = "" if final == run else f" Until it is done, {final} stays as it was."
-    if (run / "zarr.json").exists() and not _is_done(run):
+    if (run / "zarr.json").is_file() and not _is_done(run):
         say(f"Stopped. What was done is kept: 'dtree resume {final}' carries on.{kept}")
     else:
         say(f"Stopped before the first pass; nothing was written.{kept}")
     return typer.Exit(code)
 
 
-def _is_done(run: Path) -> bool:
+def _is_done(run: Any) -> bool:
     from dtree.runs.run import Run
 
     return Run.open(run).header.done

@@ -75,7 +75,7 @@ class Words(NamedTuple):
     """What every fitting command is told besides its settings."""
 
     data: str
-    out: Path
+    out: str
     seed: int
     labels_column: str | None
     overwrite: bool
@@ -159,7 +159,7 @@ def settings_for(method: Any, given: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def watched(method: Any, settings: Any, log: Any, run: Path | None = None) -> Iterator[Callable[[Any], None]]:
+def watched(method: Any, settings: Any, log: Any, run: Any = None) -> Iterator[Callable[[Any], None]]:
     """Gives a callback which shows how a fit goes and writes it into a log; `run` is one that goes on."""
     from dtree.cli.chain_table import chain_table
     from dtree.cli.console import progress_bar

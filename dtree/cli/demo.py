@@ -83,7 +83,7 @@ def demo_large(run: Path, rows: int, seed: int, overwrite: bool, cluster: Cluste
             raise ValueError(f"{path} exists already: remove it or choose another --out")
     say(f"writing {rows:,} rows to {data}")
     make_rows(data, rows, seed)
-    words = Words(str(data), run, seed, None, overwrite, None, cluster)
+    words = Words(str(data), str(run), seed, None, overwrite, None, cluster)
     fit(["tree-clustering"], None, {}, words)
     say(f"{predict_into(run, data, labels):,} rows labelled: {labels}")
 

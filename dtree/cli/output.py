@@ -9,21 +9,24 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def check_ending(path: Path, endings: tuple[str, ...]) -> None:
+def check_ending(path: Any, endings: tuple[str, ...]) -> None:
     """Raise one sentence unless the file's name ends as it should."""
     if path.suffix.lower() not in endings:
         raise ValueError(f"{path} has an unknown ending: the known ones are {' '.join(endings)}")
 
 
-def check_file(path: Path, overwrite: bool) -> None:
-    """Raise one sentence unless a file can be written there."""
+def check_file(path: Any, overwrite: bool) -> Path:
+    """The path of a file to write, or one sentence why it cannot be written there."""
     from dtree.runs.commit import check_place
 
+    if not isinstance(path, Path):
+        raise ValueError(f"{path} cannot be written: this file goes to a disk, only runs and .zarr go to a bucket")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, not a file")
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists already; choose another name or give --overwrite")
     check_place(path)
+    return path
 
 
 def write_columns(path: Path, columns: dict[str, np.ndarray], row_names: list[str] | None) -> None:

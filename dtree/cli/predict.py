@@ -1,7 +1,6 @@
 """`dtree predict`: clusters and log densities of new rows, by a run of any method."""
 
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ _PIECE_VALUES = 4_000_000  # numbers read at once for a target that is one file
 def command(
     run: RUN,
     data: DATA,
-    out_: Annotated[Path, typer.Option("--out", help="labels.csv, labels.npy or labels.npz; .zarr for any number")],
+    out_: Annotated[str, typer.Option("--out", help="labels.csv, labels.npy or labels.npz; .zarr for any number")],
     labels_column: LABELS_COLUMN = None,
     surprisal: Annotated[
         bool, typer.Option("--surprisal", help="Also write how surprising every value is, given the rest of its row.")
@@ -41,28 +40,30 @@ def command(
     from dtree.methods import method_named
     from dtree.methods.fitted_checks import checked_fitted
     from dtree.runs.run import Run
+    from dtree.storage import located
 
-    check_ending(out_, ENDINGS)
+    target = located(out_)
+    check_ending(target, ENDINGS)
     opened = Run.open(run)
     opened.require_done()
     opened.check_rows()
     header = opened.header
     source = source_for(header, data, labels_column)
     method = method_named(header.method, opened.location)
-    if surprisal and out_.suffix == ".zarr":
+    if surprisal and target.suffix == ".zarr":
         raise ValueError("--surprisal writes a .csv, .npy or .npz file: give another --out")
     model = model_of_cells(run, "predict with --surprisal") if surprisal else None
-    if out_.suffix == ".zarr":
+    if target.suffix == ".zarr":
         from dtree.engine.predict import predict_into
 
         settings = opened.store.get("settings", method.Settings)
         with cluster.client_for(method, settings, source.shape[0]) as client, err().status("labelling rows"):
             started = time.monotonic()  # workers are there
-            rows = predict_into(run, source, out_, client, overwrite=overwrite)
+            rows = predict_into(run, source, target, client, overwrite=overwrite)
             took = time.monotonic() - started
         say(f"{rows:,} rows ({rows / took:,.0f} rows/s): {out_}")
         return
-    check_file(out_, overwrite)
+    file = check_file(target, overwrite)
     with progress_bar():
         labels, log_density = _predict_here(method, checked_fitted(opened), source)
     columns = {"label": labels, "log_density": log_density}
@@ -72,7 +73,7 @@ def command(
         columns |= {f"surprisal of {kind.name}": found[:, j] for j, kind in enumerate(columns_of(model))}
         for line in odd_cells(model, values, found, source.row_names):
             say(line)
-    write_columns(out_, columns, source.row_names)
+    write_columns(file, columns, source.row_names)
     say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}")
 
 

@@ -13,7 +13,7 @@ _MOST_READ = 200_000  # rows that are read for the sake of a picture
 
 @with_exit_codes
 def command(
-    run: Annotated[Path, typer.Argument(help="A finished run of any kind.")],
+    run: Annotated[str, typer.Argument(help="A finished run of any kind.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     data: Annotated[
         str | None, typer.Option(help="The rows, for their picture and names where a run keeps only summaries.")
@@ -39,7 +39,7 @@ def command(
     say(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
-def _rows(run: Path, data: str, labels_column: str | None) -> Any:
+def _rows(run: str, data: str, labels_column: str | None) -> Any:
     """The rows of a file with their names, without the column that the run left out."""
     from dtree.data import in_memory, open_source
     from dtree.runs.run import Run
@@ -49,7 +49,7 @@ def _rows(run: Path, data: str, labels_column: str | None) -> Any:
     return in_memory(open_source(data, leave_out=leave_out, known=header.kinds))
 
 
-def _own_rows(run: Path) -> Any:
+def _own_rows(run: str) -> Any:
     """The rows of a run whose leaves are components, for their picture, where they are at hand and not too many."""
     from dtree.data import in_memory
     from dtree.engine.rows import source_of_run

@@ -30,6 +30,7 @@ def command(
     from dtree.cli.log_file import logged
     from dtree.engine.drive import OutOfTime, job_of, resume
     from dtree.runs.run import Run, is_run, place_of, unfinished
+    from dtree.storage import located
 
     place, seconds = unfinished(run), seconds_in(time_limit)
     if not is_run(place):
@@ -49,5 +50,7 @@ def command(
             except OutOfTime:
                 raise stopped(run, OUT_OF_TIME) from None
             log.done(opened)
+    elif place != located(run):
+        opened = resume(place)  # a finished run that was stopped before it took the place of another
     describe(opened)
-    say(f"run: {place_of(run)}")
+    say(f"run: {place_of(located(run))}")

@@ -1,4 +1,4 @@
-"""Names that come with data: index and columns of a frame, `obs_names` and `var_names` of an AnnData-like object."""
+"""Names that come with data: of a frame, of an AnnData-like object, of the dimensions of an xarray `DataArray`."""
 
 from typing import Any, NamedTuple
 
@@ -29,12 +29,30 @@ def take_names(X: Any) -> Named:
         return X
     if hasattr(X, "obs_names") and hasattr(X, "var_names") and hasattr(X, "X"):
         return Named(X.X, _texts(X.obs_names), _texts(X.var_names))
+    if is_data_array(X):
+        return _of_dimensions(X)
     index = getattr(X, "index", None)
     if index is None or not hasattr(X, "columns") or callable(index):
         return Named(X)
     require_distinct(X.columns, "the data frame")
     counts = type(index).__name__ == "RangeIndex"
     return Named(X, None if counts else _texts(index))
+
+
+def is_data_array(X: Any) -> bool:
+    """Whether this is an xarray `DataArray`."""
+    return type(X).__name__ == "DataArray" and hasattr(X, "dims") and hasattr(X, "coords")
+
+
+def _of_dimensions(X: Any) -> Named:
+    """The last dimension holds the features, all others together are the rows; coordinates are their names."""
+    if X.ndim < 2:
+        raise ValueError(
+            f"the DataArray has {X.ndim} dimensions: the last one holds the features, those before it are the rows"
+        )
+    names = [_texts(X.coords[dim].values) if dim in X.coords else None for dim in X.dims]
+    features = names[-1] if names[-1] is None or len(set(names[-1])) == X.shape[-1] else None
+    return Named(np.asarray(X.values).reshape(-1, X.shape[-1]), names[0] if X.ndim == 2 else None, features)
 
 
 def framed(X: Any, feature_names: Any) -> Any:

@@ -32,6 +32,11 @@ class Recent:
                 self.held.popitem(last=False)
         return value
 
+    def holds(self, key: Hashable) -> bool:
+        """Whether a value is remembered."""
+        with self.lock:
+            return key in self.held
+
     def forget(self, over: Callable[[Any], bool]) -> None:
         """Let go of the values whose keys are over and done with."""
         with self.lock:

@@ -86,6 +86,9 @@ def split_array_name(given: str) -> tuple[Place, str | None]:
     ('train', 'temperature')
     """
     if is_address(given) or not os.path.lexists(given):
+        head, mark, name = given.rpartition("::")
+        if mark and head and name:
+            return located(head), name
         for ending in ENDINGS:
             head, mark, name = given.rpartition(ending + ":")
             if mark and name.lstrip(":"):

@@ -12,6 +12,7 @@ from typing import Any
 
 from dtree.data import Source
 from dtree.data.kinds import SKIP
+from dtree.data.opening import is_there
 from dtree.data.tables import NAMES_ROWS
 from dtree.engine.rows import opened_like
 from dtree.methods.contract import Job
@@ -71,10 +72,6 @@ def name_of_origin(source: Any) -> str | None:
 def _rows_now(header: Header, recorded: Source) -> Source:
     """The rows as they are opened today; a copy stands for a file that is gone."""
     origin = origin_of(header)
-    if not _is_there(origin) and _is_there(recorded.path):
+    if not is_there(origin) and is_there(recorded.path):
         return recorded
     return opened_like(origin, header)
-
-
-def _is_there(path: str) -> bool:
-    return "://" in path or os.path.exists(path) or os.path.exists(path.rpartition(":")[0])

@@ -1,7 +1,5 @@
 """Dask collections: the workers write them into a zarr array, never through this process."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -18,9 +16,11 @@ from dtree.data.columns import with_names
 from dtree.data.formats.zarr import COMPLETE, new_rows, opened
 from dtree.data.sentences import require_table
 from dtree.data.source import Choice
+from dtree.storage.places import located
+from dtree.storage.zarr_places import zarr_at
 
 
-def stage_collection(data: Any, folder: str | os.PathLike[str], client: Client | None) -> Source:
+def stage_collection(data: Any, folder: Any, client: Client | None) -> Source:
     """The rows of a Dask array or dataframe in `folder/rows.zarr`; unknown chunk sizes are found out first."""
     names = [str(name) for name in data.columns] if hasattr(data, "columns") else None
     require_distinct(names or (), "the Dask dataframe")
@@ -41,17 +41,17 @@ def stage_collection(data: Any, folder: str | os.PathLike[str], client: Client |
         data = dask.array.Array(data.dask, data.name, chunks, meta=data._meta)  # the caller's own array stays as it is
     shape = require_table(data.shape, data.dtype, "the Dask array")
     rows = min(rows_per_chunk(shape[1]), shape[0])
-    target = Path(folder) / "rows.zarr"
+    target = located(folder) / "rows.zarr"
     target.parent.mkdir(parents=True, exist_ok=True)
     new_rows(target, shape, data.dtype, rows)
     blocks = data.rechunk((rows, -1)).to_delayed().ravel()
-    writes = [dask.delayed(_write_rows)(str(target), index * rows, block) for index, block in enumerate(blocks)]
+    writes = [dask.delayed(_write_rows)(target, index * rows, block) for index, block in enumerate(blocks)]
     client.gather(client.compute(writes)) if client is not None else dask.compute(*writes, scheduler="synchronous")
     (target / COMPLETE).touch()
     return with_names(opened(target, Choice()), names)
 
 
-def _write_rows(path: str, start: int, block: Any) -> int:
+def _write_rows(path: Any, start: int, block: Any) -> int:
     values = np.asarray(block.toarray() if hasattr(block, "toarray") else block)
-    zarr.open_array(path, mode="r+")[start : start + values.shape[0]] = values
+    zarr.open_array(zarr_at(path), mode="r+")[start : start + values.shape[0]] = values
     return values.shape[0]

@@ -29,10 +29,11 @@ from dtree.methods import method_named
 from dtree.methods.contract import Job, Leaves, Method
 from dtree.methods.fitted_checks import checked_fitted, checked_settings
 from dtree.methods.seen import ABSENT, notes_of_absent
-from dtree.runs.claim import check_replaceable, claimed, clear, nothing_half_made
-from dtree.runs.commit import place_of, room_on_disk, take_place
+from dtree.runs.claim import claimed, in_its_place, nothing_half_made
+from dtree.runs.commit import place_of, room_on_disk
 from dtree.runs.folder import FolderStore
 from dtree.runs.header import Header
+from dtree.runs.kept import KeptStore
 from dtree.runs.lease import leased
 from dtree.runs.memory import MemoryStore
 from dtree.runs.run import Run, is_run, unfinished
@@ -57,7 +58,7 @@ class Given(NamedTuple):
 class Place(NamedTuple):
     """Where the run is made, and who does the work."""
 
-    out: str | os.PathLike[str] | None = None  # None: nothing is left on disk
+    out: Any = None  # a path, an address or a place; None: nothing is left behind
     overwrite: bool = False
     client: Any = None  # a distributed.Client; its workers must see `out` and the data under the same names
     time_limit: float | None = None  # seconds after which no step is begun
@@ -81,15 +82,15 @@ def drive(
     """
     sitting = Sitting.of(place.client, progress, place.time_limit)
     if place.out is not None:
-        with claimed(place.out, place.overwrite) as (folder, lease), also_listening(lease.tell):
-            with nothing_half_made(folder):
-                job, run = _begin(method, settings, given, place, seed, FolderStore(folder))
+        with claimed(place.out, place.overwrite) as (store, lease), also_listening(lease.tell):
+            with nothing_half_made(store):
+                job, run = _begin(method, settings, given, place, seed, store)
             _tell_notes(run, progress)
             try:
                 return _to_the_end(job, run, sitting._replace(lease=lease))
             except ValueError:
                 if method.parts(job) and not run.store.names("parts"):  # parts that cannot even start leave nothing
-                    clear(folder)
+                    store.clear()
                 raise
     if place.client is None and (not method.in_passes or _is_in_memory(given.data)):
         job, run = _begin(method, settings, given, place, seed, MemoryStore())
@@ -102,7 +103,7 @@ def drive(
 
 
 def resume(
-    path: str | os.PathLike[str],
+    path: Any,
     client: Any = None,
     progress: OnProgress | None = None,
     accept_changed_data: bool = False,
@@ -116,12 +117,12 @@ def resume(
     if run.header.done:
         checked_fitted(run)
         run.check_rows()
-        return run
+        return _moved(run)
     with leased(run.store) as lease:
         run = Run.open(unfinished(path))  # what it was before the lease was ours may have gone on since
         job = job_of(run)
         if not run.store.has("prepared") or not (run.checkpoints() or job.method.parts(job)):
-            raise ValueError(f"{path} has no checkpoint yet: remove the folder and fit again")
+            raise ValueError(f"{path} has no checkpoint yet: remove it and fit again")
         if lease.taken_from is not None:
             notice(f"taken over from {lease.taken_from.in_words()}, which is dead", progress)
         if not (accept_changed_data and next(changes_since(run, job), None)):
@@ -132,6 +133,16 @@ def resume(
     notice("the data were changed since the run began: it starts over", progress)
     assert run.path is not None
     return _start_over(job, run, Place(place_of(run.path), True, client, time_limit), progress)
+
+
+def _moved(run: Run) -> Run:
+    """A finished run where it belongs: one that was made beside another may have been stopped before it moved."""
+    if run.path is None or place_of(run.path) == run.path:
+        return run
+    with leased(run.store) as lease:
+        final = in_its_place(run.store)  # type: ignore[arg-type]
+        lease.moved(final)
+    return Run.open(final.path)
 
 
 def _start_over(job: Job, run: Run, place: Place, progress: OnProgress | None) -> Run:
@@ -168,7 +179,7 @@ def go_on(header: Header, settings: Any, prepared: Any, parts: Sequence[Any]) ->
     return _to_the_end(job_of(run), run, Sitting())
 
 
-def changed_data(path: str | os.PathLike[str]) -> list[str]:
+def changed_data(path: Any) -> list[str]:
     """What is not as it was in the data of a run, finished or not, one sentence a chunk; all of it is read."""
     run = Run.open(path)
     job = job_of(run)
@@ -201,7 +212,7 @@ def job_of(run: Run, with_rows: bool = True) -> Job:
 
 
 def _begin(
-    method: Method, settings: Any, given: Given, place: Place, seed: int, store: MemoryStore | FolderStore
+    method: Method, settings: Any, given: Given, place: Place, seed: int, store: MemoryStore | KeptStore
 ) -> tuple[Job, Run]:
     """Open the rows, let the method prepare itself, write the header and the first checkpoint."""
     began = time.monotonic()
@@ -212,7 +223,7 @@ def _begin(
         source, reduction = _clusters_of(given.data, method)
         if given.weight is not None:
             raise ValueError(f"the clusters of {given.data} have their own numbers of rows: leave out sample_weight")
-    elif isinstance(store, FolderStore):
+    elif not isinstance(store, MemoryStore):
         staged = store.path / "staged"
         source = open_rows(given.data, staged, place.client, labels_column=given.labels_column, columns=given.columns)
     else:
@@ -288,7 +299,7 @@ def _refuse_categories(source: Any, method: Method) -> None:
         )
 
 
-def _clusters_of(path: str | os.PathLike[str], method: Method) -> tuple[Leaves, Any]:
+def _clusters_of(path: Any, method: Method) -> tuple[Leaves, Any]:
     """The clusters of a finished Bayes-K-means run as the leaves of another method."""
     run = Run.open(path)
     made_by = method_named(run.header.method, run.location)
@@ -315,12 +326,10 @@ def _to_the_end(job: Job, run: Run, sitting: Sitting) -> Run:
             if run.path is not None:
                 method.also_write(fitted, run.path)
             run.finish(fitted, time.monotonic() - began, method.converged(fitted))
-    if run.path is not None and sitting.lease is not None:
-        check_replaceable(run.path)
-        final = take_place(run.path)
-        if final != run.path:
-            run = Run.open(final)
-            sitting.lease.moved(run.store)
+    if run.path is not None and sitting.lease is not None and place_of(run.path) != run.path:
+        final = in_its_place(run.store)  # type: ignore[arg-type]
+        run = Run.open(final.path)
+        sitting.lease.moved(run.store)
     return run
 
 

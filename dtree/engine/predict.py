@@ -1,9 +1,8 @@
 """Label new rows with a finished run of any method: workers write labels and log densities, chunk by chunk."""
 
-import os
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,18 @@ from dtree.core.recent import Recent
 from dtree.data.chunks import chunk_bounds, chunk_rows_for
 from dtree.methods import method_named
 from dtree.methods.fitted_checks import checked_fitted
-from dtree.runs.commit import folder_in_place, room_on_disk
-from dtree.runs.folder import FolderStore
+from dtree.runs.kept import KeptStore, store_in_place
 from dtree.runs.run import Run
+from dtree.storage.places import Place, located, remove_tree
 
 ARRAYS = ("labels", "log_density")
 _opened = Recent(2)  # fitted records, by run
 
 
 def predict_into(
-    run: str | os.PathLike[str],
+    run: Any,
     data: Any,
-    out: str | os.PathLike[str],
+    out: Any,
     client: Any = None,
     *,
     leave_out: Sequence[str] = (),
@@ -43,29 +42,35 @@ def predict_into(
     header = opened.header
     assert opened.path is not None
     opened.check_rows()
-    _fitted_once(str(opened.path), header.run_id)  # whatever is wrong with the run is said before rows are read
+    _fitted_once(opened.path, header.run_id)  # whatever is wrong with the run is said before rows are read
     names = [*leave_out, *([header.labels_column] if header.labels_column else [])]
-    target = Path(out).resolve()
+    target = located(out).resolve()
     check_target(target, overwrite)
-    with tempfile.TemporaryDirectory(dir=opened.path, prefix=".predicting-") as staging:
+    with _staging(opened.path) as staging:
         source = open_rows(data, staging, client, leave_out=names, features=header.features)
         n = source.shape[0]
         most = method_named(header.method).predict_rows
         rows = min(chunk_rows_for(source, worker_memory(client)), n, most)
-        with (
-            room_on_disk(target, "predict again"),
-            folder_in_place(target, "replace" if overwrite else "refuse") as partial,
-        ):
-            store = FolderStore(partial)
+        with store_in_place(target, "replace" if overwrite else "refuse", "predict again") as store:
             store.create_rows("labels", n, rows, np.int32, -1)
             store.create_rows("log_density", n, rows, np.float64, np.nan)
+            arguments = [(opened.path, header.run_id, source, bounds, store) for bounds in chunk_bounds(n, rows)]
+            done = sum(workers_of(client).run(predict_task, arguments))
             store.make_group()
-            place = str(opened.path)
-            arguments = [(place, header.run_id, source, bounds, store) for bounds in chunk_bounds(n, rows)]
-            return sum(workers_of(client).run(predict_task, arguments))
+            return done
 
 
-def predict_task(run: str, run_id: str, source: Any, bounds: tuple[int, int], out: FolderStore) -> int:
+@contextmanager
+def _staging(run: Place) -> Iterator[Place]:
+    """A place beside a run for copies of new rows, where workers see it; for as long as the block lasts."""
+    folder = run / f".predicting-{uuid.uuid4().hex[:12]}"
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def predict_task(run: Place, run_id: str, source: Any, bounds: tuple[int, int], out: KeptStore) -> int:
     """Write the labels and log densities of new rows; returns their number."""
     method, fitted = _fitted_once(run, run_id)
     labels, log_density = method.predict(fitted, method.checked(fitted, source.read(*bounds), bounds[0]))
@@ -74,17 +79,17 @@ def predict_task(run: str, run_id: str, source: Any, bounds: tuple[int, int], ou
     return bounds[1] - bounds[0]
 
 
-def _fitted_once(run: str, run_id: str) -> tuple[Any, Any]:
+def _fitted_once(run: Place, run_id: str) -> tuple[Any, Any]:
     """The method and the fitted record of a run, read and checked once by every process."""
 
     def read() -> tuple[Any, Any]:
         opened = Run.open(run)
-        return method_named(opened.header.method, run), checked_fitted(opened)
+        return method_named(opened.header.method, str(run)), checked_fitted(opened)
 
     return _opened.get((run, run_id), read)
 
 
-def check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Place, overwrite: bool) -> None:
     """Raise one sentence unless predictions can be written there; only earlier predictions are ever replaced."""
     if not target.exists():
         return

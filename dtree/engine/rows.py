@@ -1,21 +1,20 @@
 """The rows of a run, on disk where every worker can read them by ranges."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dtree.core.columns import Column
 from dtree.data import Source, open_source
 from dtree.data.columns import features_only
+from dtree.data.opening import is_there
 from dtree.data.source import Choice
 from dtree.data.tables import as_choice
 
 
 def open_rows(
     data: Any,
-    folder: str | os.PathLike[str],
+    folder: Any,
     client: Any = None,
     *,
     labels_column: str | None = None,
@@ -58,7 +57,7 @@ def source_of_run(header: Any) -> Source:
     record = header.source
     source = (
         Source.from_record(record)
-        if record is not None and Path(record["path"]).exists()
+        if record is not None and is_there(record["path"])
         else opened_like(header.data, header)
     )
     if source.shape[0] != header.n_rows:

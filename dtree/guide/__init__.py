@@ -8,6 +8,7 @@
 | `dtree.guide.methods` | which of the estimators should I take? |
 | `dtree.guide.support` | which family works with which method, and where? |
 | `dtree.guide.clusters` | how many workers and how much memory do I need? |
+| `dtree.guide.stores` | can data and runs be in a bucket? |
 | `dtree.guide.results` | what do the numbers in a result and the parts of the report mean? |
 | `dtree.guide.trust` | how do I know that it is right? |
 | `dtree.guide.promises` | what happens when something breaks, and which test breaks it? |

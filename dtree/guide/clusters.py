@@ -15,7 +15,7 @@ measured constants, and a simulation that supports it: up to about 100 workers f
 `--scheduler tls://host:8786` with certificates. In Python, `client=` takes a `distributed.Client`. `deploy/README.md` has Docker, Kubernetes, SLURM,
 and a script that starts a scheduler and workers with TLS from nothing.
 
-**Where data live.** Workers must see the data and the run's folder under the same path. zarr and parquet are read chunk by chunk in place; arrays in
+**Where data live.** Workers must see the data and the run under the same path or address (`s3://...`, see `dtree.guide.stores`). zarr and parquet are read chunk by chunk in place; arrays in
 memory, CSV files and Dask collections are first written into the run's folder. Uncompressed zarr of float32 reads fastest.
 
 **Before and while it runs.** `dtree fit DATA --out RUN --dry-run` says what would be done: columns, chunks, memory of a worker, passes, and a time by the

@@ -23,6 +23,9 @@ undisturbed run gives, or there is one sentence that says what is wrong and what
 | the passes allowed are done and the objective still rises | said, with what to do; `converged` stands in the header, in `dtree info` and in the report | `faults/test_stops.py::test_the_most_passes_are_said` |
 | one cluster, every row alone, chains that never moved, trees that did not converge | said, with what to try | `faults/test_degenerate.py::test_one_cluster_is_said` |
 | workers, the fitting process or the scheduler are killed | the answer has the same bits; at most one step is done again | `faults/test_deaths.py::test_random_workers_are_killed` |
+| a bucket answers 503 or 429, slowly, half or not at all; a put is cut in the middle; a list is out of date | the same bits, later; a store that stays away gets one sentence, and `resume` carries on | `storage/test_runs.py` |
+| a wrong key, an expired credential, no bucket, no right to write | one sentence, nothing is written | `storage/test_runs.py` |
+| workers and client are killed while they write to a bucket | `dtree resume` from a machine that knows only the address: the same bits | `storage/test_commands.py` |
 | a worker is cut off from the network | others do its work, to the same bits | `faults/test_network.py` |
 | the disk is full, a file is cut, workers have too little memory | one sentence; after making room the run carries on | `faults/test_damage.py::test_full_disk` |
 | a folder that can only be read is resumed | one sentence; `dtree status` and `dtree info` read it | `faults/test_said.py::test_a_disk_that_can_only_be_read` |

@@ -4,11 +4,9 @@ A block is a few seconds of sweeps. Its draws and where the chain stands after i
 repeats at most one block; stopping changes no draw.
 """
 
-import shutil
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -34,6 +32,8 @@ from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_columns, check_statistics
 from dtree.methods.settings import option
 from dtree.methods.whole_rows import look_at, whole_rows
+from dtree.storage.places import Place, remove_tree
+from dtree.storage.zarr_places import zarr_at
 
 _MOST_DRAWS_TOLD = 1000  # that `info` and the report look at: more take seconds and change the second digit
 BLOCK_SECONDS = 2.0  # a block ends after about so long: seldom enough to cost nothing, often enough to lose little
@@ -212,12 +212,16 @@ class Chains(
             job.store.flush_rows(name)
         return fitted
 
-    def also_write(self, fitted: records.Fitted, folder: Path) -> None:
+    def also_write(self, fitted: records.Fitted, folder: Place) -> None:
         """The posterior as ArviZ reads it."""
-        shutil.rmtree(folder / "posterior", ignore_errors=True)  # half of one, when the disk was full
+        remove_tree(folder / "posterior")  # half of one, when the disk was full
         posterior = as_datatree(fitted.model.prior, fitted.draws)
         posterior.to_zarr(
-            str(folder / "posterior"), zarr_format=3, consolidated=False, mode="w", encoding=with_checksums(posterior)
+            zarr_at(folder / "posterior"),
+            zarr_format=3,
+            consolidated=False,
+            mode="w",
+            encoding=with_checksums(posterior),
         )
 
     # After the fit --------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +34,7 @@ from dtree.core.families import Family, expected
 from dtree.core.recent import Recent
 from dtree.methods.facts import counted
 from dtree.methods.seen import SEEN, check_rows_seen, look, see
+from dtree.storage.places import Place
 
 _read = Recent(8)  # records that this process has read from a store; a worker asks for the same few again and again
 
@@ -188,7 +188,7 @@ class Job:
     @property
     def is_seen(self) -> bool:
         """Whether it is known what the rows were like when the run began."""
-        return bool(self.store.has(SEEN))
+        return _read.holds((self.run_id, SEEN)) or bool(self.store.has(SEEN))
 
     def rows(self, chunk: int) -> Any:
         """The rows of a chunk, those columns only that the model uses."""
@@ -341,7 +341,7 @@ class Method:
         """The fitted record; results for every row go to `job.store` as row arrays `labels` (and `leaves`)."""
         raise NotImplementedError
 
-    def also_write(self, fitted: Any, folder: Path) -> None:
+    def also_write(self, fitted: Any, folder: Place) -> None:
         """Write what other programs read into the folder of a run, beside dtree's own arrays."""
 
     def check_state(self, job: Job, state: Any) -> None:

@@ -12,13 +12,17 @@ import math
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dtree.core.memory import require_memory
+from dtree.storage.failures import StoreFailure
+from dtree.storage.places import Place, is_remote, sizes_of_files
+from dtree.storage.zarr_places import zarr_at
 
 HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
 SEAL = "dtree-sha256"  # the attribute beside it with the hash of what it says
@@ -28,17 +32,37 @@ _TYPES: dict[str, np.dtype] = {name: np.dtype(name).newbyteorder("<") for name i
 _PLAIN = ([{"name": "bytes", "configuration": {"endian": "little"}}], [{"name": "bytes"}])
 _AS_IT_IS: dict[str, Any] = {"compressors": None, "config": {"write_empty_chunks": True}}
 _CHUNK_BYTES = 64 << 20
+_AT_ONCE = 16  # questions to a store
 _LARGEST_HEADER = 256 << 20
 _MOST_FILES = 20_000_000  # a run of 10^12 rows has fewer shards of labels
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+){0,7}")
 
 
-def write_group(folder: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
+def write_group(folder: Place, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
     """Write arrays (name `group/array`) and the header into an empty folder."""
     import zarr
 
-    root = zarr.create_group(store=folder, zarr_format=3)
+    root = zarr.create_group(store=zarr_at(folder), zarr_format=3)
     root.attrs.update(sealed({**header, "arrays": write_arrays(root, arrays)}))
+
+
+def files_of_arrays(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of a group with these arrays by name, without the group's own, and the listing for the header.
+
+    For places where all files are sent at once and the header comes last.
+    """
+    import zarr
+    from zarr.storage import MemoryStore
+
+    store = MemoryStore()
+    listing = write_arrays(zarr.create_group(store=store, zarr_format=3), arrays)
+    files = {name: content.to_bytes() for name, content in store._store_dict.items() if name != "zarr.json"}
+    return files, listing
+
+
+def group_document(attributes: Mapping[str, Any]) -> bytes:
+    """The zarr.json of a group."""
+    return json.dumps({"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}).encode()
 
 
 def sealed(header: Any) -> dict[str, Any]:
@@ -50,7 +74,7 @@ def sealed(header: Any) -> dict[str, Any]:
     return {HEADER: header, SEAL: hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()}
 
 
-def check_seal(folder: Path, what: str) -> None:
+def check_seal(folder: Place, what: str) -> None:
     """One sentence unless a group of a run says what was written; `what` names it."""
     attributes = read_metadata(folder, "").get("attributes")
     if not isinstance(attributes, dict) or attributes.get(SEAL) != sealed(attributes.get(HEADER))[SEAL]:
@@ -93,8 +117,16 @@ def _hash(values: np.ndarray) -> str:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def read_arrays(folder: Path, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """All arrays that the header lists, checked against their declarations, their files and their hashes."""
+def read_arrays(folder: Place, header: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """All arrays that the header lists, checked against their declarations, their files and their hashes.
+
+    They lie below the folder, or, where the header names one, below a folder of their own in it.
+    """
+    under = header.get("under", "")
+    if under:
+        if not isinstance(under, str) or not _ARRAY_NAME.fullmatch(under):
+            raise ValueError(f"{folder} is damaged: its arrays lie nowhere")
+        folder = folder / under
     listing = header.get("arrays")
     if not isinstance(listing, dict) or not all(isinstance(entry, dict) for entry in listing.values()):
         raise ValueError(f"{folder} is damaged: its list of arrays is missing or not a list of arrays")
@@ -102,12 +134,23 @@ def read_arrays(folder: Path, header: Mapping[str, Any]) -> dict[str, np.ndarray
     for name in listing:
         if not _ARRAY_NAME.fullmatch(name):
             raise ValueError(f"{folder} is damaged: '{name[:80]}' is not a name for an array")
-    require_memory(sum(_declared_bytes(folder, name, entry) for name, entry in listing.items()), str(folder))
-    return {name: _read_array(folder, name, entry) for name, entry in listing.items()}
+    sizes = side_by_side(folder, lambda name: _declared_bytes(folder, name, listing[name]), listing)
+    require_memory(sum(sizes), str(folder))
+    return dict(zip(listing, side_by_side(folder, lambda name: _read_array(folder, name, listing[name]), listing)))
 
 
-def refuse_special_files(folder: Path) -> None:
+def side_by_side(place: Place, task: Callable[[Any], Any], over: Iterable[Any]) -> list[Any]:
+    """task(one) for each: one after the other on a disk, together where every question takes its time to come back."""
+    if not is_remote(place):
+        return [task(one) for one in over]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(task, over))
+
+
+def refuse_special_files(folder: Place) -> None:
     """A link would let a run borrow a file from elsewhere, and reading a pipe would wait for ever."""
+    if not isinstance(folder, Path):
+        return  # in a bucket there are neither
     files = 0
     for place, folders, names in os.walk(folder):
         files += len(names)
@@ -119,15 +162,17 @@ def refuse_special_files(folder: Path) -> None:
                 raise ValueError(f"{folder} holds {os.path.join(place, name)}, which is neither a file nor a folder")
 
 
-def read_metadata(folder: Path, name: str) -> dict[str, Any]:
+def read_metadata(folder: Place, name: str) -> dict[str, Any]:
     """The zarr.json of a group or an array in a run, as it stands; one sentence when it is no such thing."""
     path = folder / name / "zarr.json"
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
+        if isinstance(path, Path) and not stat.S_ISREG(os.lstat(path).st_mode):
             raise ValueError(f"{path} is not a plain file")
-        if path.stat().st_size > _LARGEST_HEADER:
+        if isinstance(path, Path) and path.stat().st_size > _LARGEST_HEADER:
             raise ValueError(f"{path} is larger than any header of a run")
         metadata = json.loads(path.read_bytes())
+    except StoreFailure:
+        raise
     except FileNotFoundError:
         what = f"the array '{name}' is missing" if name else "it has no zarr.json"
         raise ValueError(f"{folder} is not a complete dtree run: {what}") from None
@@ -140,7 +185,7 @@ def read_metadata(folder: Path, name: str) -> dict[str, Any]:
     return metadata
 
 
-def _declared_bytes(folder: Path, name: str, entry: Mapping[str, Any]) -> int:
+def _declared_bytes(folder: Place, name: str, entry: Mapping[str, Any]) -> int:
     """Bytes of an array, after comparing header, array metadata and chunk files."""
     shape, dtype = entry.get("shape"), entry.get("dtype")
     if not isinstance(dtype, str) or dtype not in _TYPES or not isinstance(shape, list) or not 1 <= len(shape) <= 4:
@@ -150,15 +195,19 @@ def _declared_bytes(folder: Path, name: str, entry: Mapping[str, Any]) -> int:
     chunks = _chunk_shape(folder, name, shape, dtype)
     chunk_bytes = math.prod(chunks) * _TYPES[dtype].itemsize
     expected = math.prod(-(-size // chunk) for size, chunk in zip(shape, chunks)) * chunk_bytes
-    found = 0
-    for place, _, names in os.walk(folder / name / "c"):
-        found += sum(os.lstat(os.path.join(place, file)).st_size for file in names if not file.startswith("."))
+    # A list of what is in a bucket may be out of date; there the hash of the array must do.
+    found = expected if is_remote(folder) else _bytes_in(folder / name / "c")
     if found != expected:
         raise ValueError(f"{folder} is damaged: the array '{name}' declares {expected} bytes but holds {found}")
     return math.prod(shape) * _TYPES[dtype].itemsize
 
 
-def _chunk_shape(folder: Path, name: str, shape: list[int], dtype: str) -> list[int]:
+def _bytes_in(folder: Place) -> int:
+    named = ((name.rpartition("/")[2], size) for name, size in sizes_of_files(folder))
+    return sum(size for name, size in named if not name.startswith("."))
+
+
+def _chunk_shape(folder: Place, name: str, shape: list[int], dtype: str) -> list[int]:
     """The chunk shape from an array's own metadata, which must be of the kind that `write_arrays` writes."""
     metadata = read_metadata(folder, name)
     grid = metadata.get("chunk_grid")
@@ -181,11 +230,13 @@ def _chunk_shape(folder: Path, name: str, shape: list[int], dtype: str) -> list[
     return chunks
 
 
-def _read_array(folder: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:
+def _read_array(folder: Place, name: str, entry: Mapping[str, Any]) -> np.ndarray:
     import zarr
 
     try:
-        values = np.ascontiguousarray(zarr.open_array(folder / name, mode="r")[...])
+        values = np.ascontiguousarray(zarr.open_array(zarr_at(folder / name, True), mode="r", zarr_format=3)[...])
+    except StoreFailure:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{folder} is damaged: the array '{name}' cannot be read: {reason}") from None

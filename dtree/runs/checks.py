@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from dtree.core.memory import require_memory
-from dtree.runs.arrays import read_metadata, refuse_special_files
+from dtree.runs.arrays import read_metadata, refuse_special_files, side_by_side
 from dtree.runs.header import MOST_ROWS
+from dtree.storage.places import Place, is_remote, sizes_of_files
 
 _CODECS = {"bytes", "crc32c", "zstd", "blosc", "gzip", "sharding_indexed", "transpose", "vlen-utf8", "vlen-bytes"}
 _OLD_FORMAT = {".zarray", ".zgroup", ".zattrs", ".zmetadata"}
@@ -27,16 +28,13 @@ ROW_ARRAYS = {
 }  # fmt: skip
 
 
-def check_folder(path: str | os.PathLike[str]) -> None:
+def check_folder(folder: Place) -> None:
     """One sentence (ValueError) when the folder of a run cannot be what it says."""
-    folder = Path(path)
     refuse_special_files(folder)
-    for name in _nodes(folder):
-        if not _is_cut_off(folder, name):
-            _check_node(folder, name)
+    side_by_side(folder, lambda name: _check_node(folder, name), nodes(folder))
 
 
-def _is_cut_off(folder: Path, name: str) -> bool:
+def _is_cut_off(folder: Place, name: str) -> bool:
     """Whether a checkpoint cannot even be read as JSON: nothing in it can do harm, and an older one may take over."""
     if not name.startswith(_GENERATIONS):
         return False
@@ -47,15 +45,18 @@ def _is_cut_off(folder: Path, name: str) -> bool:
     return False
 
 
-def check_row_array(folder: Path, name: str, n: int) -> None:
+def check_row_array(folder: Place, name: str, n: int) -> None:
     """One sentence unless an array in a finished run has one number for each of n rows, and all its files."""
     metadata = read_metadata(folder, name)
     one_each = metadata.get("shape") == [n] and metadata.get("data_type") == np.dtype(ROW_ARRAYS[name]).name
     require(folder, one_each, f"its {name} are not one for each of {n} rows")
     (rows,) = metadata["chunk_grid"]["configuration"]["chunk_shape"]
-    files = sum(len(files) for _, _, files in os.walk(folder / name / "c"))
+    found = {file for file, _ in sizes_of_files(folder / name / "c")}
+    lacking = [str(place) for place in range(-(-n // rows)) if str(place) not in found]
+    if lacking and is_remote(folder):  # a list of what is in a bucket may be out of date
+        lacking = [file for file in lacking if not (folder / name / "c" / file).is_file()]
     # What is not there would read as the fill value.
-    require(folder, files >= -(-n // rows), f"some of its {name} are missing")
+    require(folder, not lacking, f"some of its {name} are missing")
 
 
 def require(folder: Any, holds: bool, what: str) -> None:
@@ -64,8 +65,11 @@ def require(folder: Any, holds: bool, what: str) -> None:
         raise ValueError(f"{folder} is damaged: {what}")
 
 
-def _nodes(folder: Path) -> Iterator[str]:
-    """Groups and arrays of a run by name, without looking at the chunks."""
+def nodes(folder: Place) -> Iterator[str]:
+    """Groups and arrays of a run by name, groups before what is in them, without looking at the chunks."""
+    if not isinstance(folder, Path):
+        yield from _nodes_listed(folder)
+        return
     for place, folders, files in os.walk(folder):
         old = _OLD_FORMAT & set(files)
         require(folder, not old, f"it holds {', '.join(old)}, files of a format in which runs are not written")
@@ -78,7 +82,18 @@ def _nodes(folder: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if name != "c" and not name.startswith(".")]
 
 
-def _check_node(folder: Path, name: str) -> None:
+def _nodes_listed(folder: Place) -> Iterator[str]:
+    for file in sorted(file for file, _ in sizes_of_files(folder)):
+        name, _, last = file.rpartition("/")
+        ours = not name.startswith(_DATA) and not any(part.startswith(".") for part in name.split("/"))
+        require(folder, not ours or last not in _OLD_FORMAT, f"it holds {last}, which no run does")
+        if name and last == "zarr.json" and ours:
+            yield name
+
+
+def _check_node(folder: Place, name: str) -> None:
+    if _is_cut_off(folder, name):
+        return
     metadata = read_metadata(folder, name)
     kind = metadata.get("node_type")
     proper = kind in ("group", "array") and metadata.get("zarr_format") == 3
@@ -109,7 +124,7 @@ def _codec_names(codecs: Any) -> set[str]:
     return names
 
 
-def _check_size(folder: Path, name: str, metadata: dict[str, Any]) -> None:
+def _check_size(folder: Place, name: str, metadata: dict[str, Any]) -> None:
     shape: Any = metadata.get("shape")
     grid = metadata.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from dtree.storage.places import Place
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _REPLACEMENT = ".replacement"
@@ -60,7 +62,7 @@ def folder_in_place(final: Path, existing: Literal["refuse", "replace", "keep"] 
         partial.mkdir()
         yield partial
         flush_to_disk(partial)
-        _put_in_place(partial, final, existing)
+        put_in_place(partial, final, existing)
     finally:
         _delete(partial)
 
@@ -81,13 +83,13 @@ def file_in_place(final: Path) -> Iterator[Path]:
             partial.unlink()
 
 
-def replacement_of(final: Path) -> Path:
+def replacement_of(final: Place) -> Place:
     """Where a run is made, over many steps, that will take the place of the one at `final`; always the same, so that it
     is found again."""
     return final.with_name(f".{final.name}{_REPLACEMENT}")
 
 
-def place_of(run: Path) -> Path:
+def place_of(run: Place) -> Place:
     """Where a run belongs: the place that a replacement will take, or its own.
 
     >>> place_of(replacement_of(Path("runs/iris.zarr"))).as_posix()
@@ -97,20 +99,8 @@ def place_of(run: Path) -> Path:
     return run.with_name(run.name[1 : -len(_REPLACEMENT)]) if made_beside else run
 
 
-def take_place(run: Path) -> Path:
-    """Put a finished replacement where it belongs, in one step; only then is the old one deleted.
-
-    Returns where the run now is.
-    """
-    final = place_of(run)
-    if final != run:
-        flush_to_disk(run)
-        _put_in_place(run, final, "replace")
-        _delete(run)
-    return final
-
-
-def _put_in_place(partial: Path, final: Path, existing: str) -> None:
+def put_in_place(partial: Path, final: Path, existing: str) -> None:
+    """Rename a complete folder to where it belongs; `existing` as for `folder_in_place`."""
     # os.rename onto an existing folder fails unless that folder is empty, so two writers cannot both win.
     if final.exists() or final.is_symlink():
         if existing == "keep":
@@ -207,7 +197,7 @@ class DiskFull(OSError):
 
 
 @contextmanager
-def room_on_disk(path: str | Path, then: str = "resume the run, nothing is lost") -> Iterator[None]:
+def room_on_disk(path: str | Place, then: str = "resume the run, nothing is lost") -> Iterator[None]:
     """Turn a full disk into a sentence that says what to do."""
     try:
         yield

@@ -1,58 +1,47 @@
-"""A run in a folder: one zarr v3 group that any zarr reader opens.
+"""A run in a folder on disk; what lies where is told in `zarr_store`.
 
-    run/                            attribute `dtree`: the header
-      prepared/                     what a method found out before its first step
-      checkpoints/gen-00000003      the state after step 3
-      parts/0002/gen-00000007       the state of a part that moves on its own (a chain, a walk), and what it keeps
-      passes/labels-00000003        raw labels that workers wrote in pass 3, -1 where not yet written
-      labels, leaves                (n,) int32, the results for every row
-      confidence, outlier_score     (n,) float32, how sure they are, where a method says so
-      known                         (n,) int32, the labels column of the data as places in the header's `label_names`
-      tree/ statistics/ trace/ ...  the arrays of the fitted record, at the end; the header lists them with their hashes
-
-A record is written beside, flushed to disk and renamed, with the hash of every array and of everything else it says:
-it is there whole or not at all, and damage is noticed when it is read. Every chunk of an array with one value for every
-row ends with a checksum (zarr's crc32c), so that any zarr reader notices damage there.
+A record is written beside, flushed to disk and renamed.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from dtree.runs.arrays import HEADER, check_seal, read_arrays, read_metadata, sealed, write_arrays, write_group
-from dtree.runs.codec import encode, restore
-from dtree.runs.commit import file_in_place, flush_to_disk, folder_in_place, room_on_disk
-from dtree.runs.header import FORMAT, Header, read_header, written_by_an_older_dtree
+from dtree.runs.arrays import group_document, sealed, write_arrays, write_group
+from dtree.runs.codec import encode
+from dtree.runs.commit import (
+    check_place,
+    file_in_place,
+    flush_to_disk,
+    folder_in_place,
+    put_in_place,
+    room_on_disk,
+)
+from dtree.runs.header import Header
+from dtree.runs.zarr_store import GROUP, LEASE, ZarrStore
+from dtree.storage.places import remove_tree
 
-Kind = TypeVar("Kind")
-LEASE = ".lease"  # the file that says who works on the run
-_GROUP = '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
 _LONGEST_MOMENT = 5.0  # seconds; writing a lease takes a thousandth of one
-_LABEL_CHUNKS = 16  # chunks in a shard of labels, so that a reader of few rows need not read a whole shard
-_ROWS_WORTH_SPLITTING = 65_536  # shards of fewer rows are one chunk
 
 
-class FolderStore:
-    """Records and row arrays below a folder; see `store` for the verbs. Small enough to send to a worker."""
-
-    in_memory = False
+class FolderStore(ZarrStore):
+    """Records and row arrays below a folder; see `store` for the verbs."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).resolve()
         self.location = str(path)
 
-    def __repr__(self) -> str:
-        return self.location
+    def _room(self) -> AbstractContextManager[None]:
+        return room_on_disk(self.location)
 
     # Records --------------------------------------------------------------------------------------------------------
 
@@ -64,34 +53,6 @@ class FolderStore:
             self._make_groups(final.parent)
             with folder_in_place(final, "keep") as partial:
                 write_group(partial, arrays, {"value": value})
-
-    def get(self, name: str, kind: type[Kind]) -> Kind:
-        folder = self.path / name
-        stored = read_metadata(folder, "").get("attributes", {})
-        header = stored.get(HEADER) if isinstance(stored, dict) else None
-        if not isinstance(header, dict) or "value" not in header:
-            raise ValueError(f"{self.location} is damaged: '{name}' is missing or not a record")
-        return self._restored(kind, header["value"], read_arrays(folder, header), name)
-
-    def _restored(self, kind: type[Kind], value: Any, arrays: Any, name: str) -> Kind:
-        try:
-            return restore(kind, value, arrays)
-        except ValueError as error:
-            reason = str(error).removeprefix("the run is damaged: ")
-            raise ValueError(f"{self.location} is damaged: {reason} ('{name}')") from None
-
-    def check(self, name: str = "") -> None:
-        what = f"'{name}'" if name else "its header"
-        check_seal(self.path / name, f"{self.location} is damaged: {what}")
-
-    def has(self, name: str) -> bool:
-        return (self.path / name / "zarr.json").exists()
-
-    def written(self, name: str) -> float | None:
-        try:
-            return (self.path / name / "zarr.json").stat().st_mtime
-        except OSError:
-            return None
 
     def names(self, under: str) -> list[str]:
         folder = self.path / under
@@ -108,14 +69,14 @@ class FolderStore:
 
     def make_group(self) -> None:
         """Make the folder itself a plain zarr group."""
-        (self.path / "zarr.json").write_text(_GROUP)
+        (self.path / "zarr.json").write_text(GROUP)
 
     def _make_groups(self, folder: Path) -> None:
         """Every folder on the way to a record is a zarr group, so that any zarr reader finds it."""
         self.path.mkdir(parents=True, exist_ok=True)
         while folder != self.path and not (folder / "zarr.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "zarr.json").write_text(_GROUP)
+            (folder / "zarr.json").write_text(GROUP)
             folder = folder.parent
 
     # Who works on it ------------------------------------------------------------------------------------------------
@@ -142,57 +103,15 @@ class FolderStore:
                 fresh.unlink(missing_ok=True)
             return True
 
-    # Arrays with one value for every row ----------------------------------------------------------------------------
-
-    def create_rows(self, name: str, n: int, chunk_rows: int, dtype: Any, fill: float) -> None:
-        """One shard for each chunk of rows, so that no two workers write one file.
-
-        `fill` must be a value that no row can have: zarr writes no file where all values are `fill`, and a file that is
-        missing counts as lost.
-        """
-        import zarr
-        from zarr.codecs import Crc32cCodec, ZstdCodec
-
-        split = chunk_rows % _LABEL_CHUNKS == 0 and chunk_rows >= _ROWS_WORTH_SPLITTING
-        with room_on_disk(self.location):
-            self._make_groups((self.path / name).parent)
-            zarr.create_array(
-                str(self.path / name), shape=(n,), chunks=(chunk_rows // _LABEL_CHUNKS if split else chunk_rows,),
-                shards=(chunk_rows,), dtype=dtype, fill_value=fill, zarr_format=3, overwrite=True,
-                compressors=(ZstdCodec(), Crc32cCodec()),
-            )  # fmt: skip
-
-    def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
-        import zarr
-
-        with room_on_disk(self.location):
-            zarr.open_array(str(self.path / name), mode="r+")[start : start + values.shape[0]] = values
-
-    def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        import zarr
-
-        try:
-            return np.asarray(zarr.open_array(str(self.path / name), mode="r")[start:stop])
-        except (OSError, RuntimeError, ValueError) as problem:  # of the disk, of a decompressor, of a checksum
-            reason = " ".join(str(problem).split())[:200]
-            raise ValueError(f"the array '{name}' of {self.location} cannot be read, it is damaged: {reason}") from None
+    # Arrays, header, results ----------------------------------------------------------------------------------------
 
     def flush_rows(self, name: str) -> None:
         flush_to_disk(self.path / name)
 
-    has_rows = has
-
-    # The header and the results -------------------------------------------------------------------------------------
-
     def write_header(self, header: Header) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        attributes = sealed(msgspec.to_builtins(header))
-        document = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
         with room_on_disk(self.location), file_in_place(self.path / "zarr.json") as partial:
-            partial.write_text(json.dumps(document))
-
-    def read_header(self) -> Header:
-        return header_of(self.path, self.location)
+            partial.write_bytes(group_document(sealed(msgspec.to_builtins(header))))
 
     def put_results(self, record: Any) -> tuple[Any, dict[str, Any]]:
         import zarr
@@ -205,9 +124,34 @@ class FolderStore:
                 flush_to_disk(self.path / name)
         return value, listing
 
-    def get_results(self, header: Header, kind: type[Kind]) -> Kind:
-        arrays = read_arrays(self.path, msgspec.to_builtins(header))
-        return self._restored(kind, header.results, arrays, "results")
+    # The place ------------------------------------------------------------------------------------------------------
+
+    def check_place(self) -> None:
+        """One sentence when nothing can be written here."""
+        check_place(self.path)
+
+    def clear(self) -> None:
+        """Remove everything but the lease, which stays until it is released."""
+        for path in self.path.iterdir():
+            if not path.name.startswith(LEASE):
+                is_folder = path.is_dir() and not path.is_symlink()
+                remove_tree(path) if is_folder else path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        remove_tree(self.path)
+
+    def remove_if_empty(self) -> None:
+        """Remove a folder where nothing was made."""
+        with suppress(OSError):
+            self.path.rmdir()
+
+    def move_to(self, final: "FolderStore") -> "FolderStore":
+        """Take the place of another run in one step; only then is that one deleted."""
+        flush_to_disk(self.path)
+        put_in_place(self.path, final.path, "replace")
+        self.remove()
+        return final
 
 
 @contextmanager
@@ -228,20 +172,3 @@ def _alone(lock: Path) -> Iterator[None]:
     finally:
         with suppress(OSError):
             lock.rmdir()
-
-
-def header_of(path: Path, location: str) -> Header:
-    """The header of the run in a folder, or one sentence why there is none."""
-    if not path.exists():
-        raise ValueError(f"there is no run {location}")
-    if not path.is_dir():
-        raise ValueError(f"{location} is not a run: a run is a folder in zarr format")
-    metadata = read_metadata(path, "")
-    attributes = metadata.get("attributes")
-    if metadata.get("node_type") != "group" or not isinstance(attributes, dict):
-        raise ValueError(f"{location} is not a dtree run: it is not a zarr group")
-    if HEADER not in attributes:
-        if isinstance(attributes.get("run_id"), str) and attributes.get("format") == FORMAT - 1:
-            raise ValueError(written_by_an_older_dtree(location, attributes))
-        raise ValueError(f"{location} is not a dtree run: its zarr.json has no '{HEADER}' attribute")
-    return read_header(attributes[HEADER], location)

@@ -13,6 +13,7 @@ import msgspec
 
 from dtree import __version__
 from dtree.core.columns import Column, check_columns
+from dtree.storage.options import without_values
 
 FORMAT = 2  # 1 was that of version 0.1, which had two kinds of runs
 MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
@@ -57,7 +58,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     kinds: list[Column] = []  # of the features, where the rows are a table
     left_out: list[tuple[str, str]] = []  # columns of the table that are no features, each with the reason
     row_names: list[str] | None = None
-    command: list[str] = msgspec.field(default_factory=lambda: list(sys.argv))
+    command: list[str] = msgspec.field(default_factory=lambda: without_values(sys.argv))
     versions: dict[str, str] = msgspec.field(default_factory=lambda: dict(versions_here()))
     created: str = msgspec.field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     seconds: float = 0.0  # of all sittings together

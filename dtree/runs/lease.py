@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from dtree.runs.commit import room_on_disk
+from dtree.storage.failures import StoreFailure
 
 RENEW_EVERY = 10.0  # seconds: a small file, so that it costs nothing
 _TELL_EVERY = 1.0  # seconds at least between two renewals because another stage began
@@ -93,6 +94,9 @@ class Lease:
             found = self.store.read_lease()
             if found is not None:
                 holder = holder_in(found)
+                if holder is not None and holder.owner == self._mine.owner:  # it was put, and the answer was lost
+                    threading.Thread(target=self._keep, daemon=True).start()
+                    return
                 if holder is not None and holder.alive():
                     raise Held(_told(self.store.location, holder))
                 self.taken_from = holder
@@ -104,6 +108,8 @@ class Lease:
         try:
             with room_on_disk(self.store.location, self._if_full):
                 return self.store.swap_lease(found, _written(self._mine))
+        except StoreFailure:
+            raise
         except OSError as problem:
             if problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterable
 from itertools import product
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -16,12 +13,13 @@ import numpy as np
 from dtree.core.memory import require_memory
 from dtree.runs.arrays import HEADER, read_metadata
 from dtree.runs.checks import ROW_ARRAYS, check_folder, check_row_array
-from dtree.runs.commit import check_place, folder_in_place, place_of, replacement_of, room_on_disk
-from dtree.runs.folder import FolderStore
+from dtree.runs.commit import place_of, replacement_of
 from dtree.runs.header import Header
+from dtree.runs.kept import store_at, store_in_place
 from dtree.runs.lease import leased, refuse_held
 from dtree.runs.memory import MemoryStore
 from dtree.runs.store import Store
+from dtree.storage.places import Place, is_remote, located
 
 Kind = TypeVar("Kind")
 _CHECKPOINT = re.compile("checkpoints/gen-[0-9]{8}")  # what else lies there is none of ours
@@ -44,9 +42,9 @@ class Run:
         return cls(store, header)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """The run in a folder, finished or not; one sentence (ValueError) when it cannot be one."""
-        store = FolderStore(path)
+    def open(cls, path: Any) -> Self:
+        """The run at a place, finished or not; one sentence (ValueError) when it cannot be one."""
+        store = store_at(path)
         header = store.read_header()
         check_folder(store.path)
         if header.done:
@@ -55,15 +53,15 @@ class Run:
         return cls(store, header)
 
     @classmethod
-    def glance(cls, path: str | os.PathLike[str]) -> Self:
+    def glance(cls, path: Any) -> Self:
         """The run as its header says, without a look at the rest: another process may be writing it at this moment."""
         store = cls.place(path)
         return cls(store, store.read_header())
 
     @staticmethod
-    def place(path: str | os.PathLike[str]) -> Store:
+    def place(path: Any) -> Store:
         """The store of the run at a path, whether there is one or not."""
-        return FolderStore(path)
+        return store_at(path)
 
     @classmethod
     def in_this_process(cls, header: Header, settings: Any, fitted: Any, rows: dict[str, np.ndarray]) -> Self:
@@ -79,9 +77,9 @@ class Run:
         return self.store.location
 
     @property
-    def path(self) -> Path | None:
-        """The folder of the run, or None for one in memory."""
-        return self.store.path if isinstance(self.store, FolderStore) else None
+    def path(self) -> Place | None:
+        """The place of the run, or None for one in memory."""
+        return getattr(self.store, "path", None)
 
     def require_done(self) -> None:
         """One sentence unless the results are there."""
@@ -147,12 +145,11 @@ class Run:
         settings = self.store.get("settings", method.Settings)
         return Run.in_this_process(self.header, settings, self.fitted(method.Fitted), rows)
 
-    def copy_to(self, path: str | os.PathLike[str], method: Any, overwrite: bool = False) -> None:
-        """Write a finished run into a folder, which appears when it is complete."""
+    def copy_to(self, path: Any, method: Any, overwrite: bool = False) -> None:
+        """Write a finished run to a place, where it appears when it is complete."""
         final = check_output(path, overwrite)
         existing: Any = "replace" if overwrite else "refuse"
-        with room_on_disk(final, "save again"), folder_in_place(final, existing) as partial:
-            store = FolderStore(partial)
+        with store_in_place(final, existing, "save again") as store:
             store.put("settings", self.store.get("settings", method.Settings))
             for name, kind in ROW_ARRAYS.items():
                 values = self.row_array(name)
@@ -167,18 +164,18 @@ class Run:
             store.write_header(msgspec.structs.replace(self.header, results=value, arrays=arrays, row_arrays=rows))
 
 
-def is_run(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder says it is a run, of this version or an older one; it may still be damaged."""
+def is_run(path: Any) -> bool:
+    """Whether a place says it is a run, of this version or an older one; it may still be damaged."""
     try:
-        attributes = read_metadata(Path(path), "").get("attributes", {})
+        attributes = read_metadata(located(path), "").get("attributes", {})
         return isinstance(attributes, dict) and (HEADER in attributes or isinstance(attributes.get("run_id"), str))
     except ValueError:
         return False
 
 
-def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+def check_output(path: Any, overwrite: bool = False) -> Place:
     """Raise one clear sentence unless a run can be written there; cheap, so call it before a long computation."""
-    run = Path(path)
+    run = located(path)
     if run.exists() or run.is_symlink():
         if not overwrite:
             raise ValueError(
@@ -187,14 +184,16 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
             )
         if run.is_symlink() or not is_run(run):
             raise ValueError(f"{run} exists and is not a dtree run, so it is not replaced; choose another name")
-    check_place(run)
+    store_at(run).check_place()
     return run
 
 
-def begin_at(out: str | os.PathLike[str], overwrite: bool) -> Path:
+def begin_at(out: Any, overwrite: bool) -> Place:
     """Where to make a run: at `out`, or beside the one that stands there, which stays until the new one is complete."""
-    out = Path(out)
-    refuse_held(FolderStore(out))
+    out = located(out)
+    if is_remote(out):
+        store_at(out).check_place()
+    refuse_held(store_at(out))
     if out.is_dir() and (not any(out.iterdir()) or _is_abandoned(out)):
         return out
     if is_run(out) and not overwrite:
@@ -204,12 +203,12 @@ def begin_at(out: str | os.PathLike[str], overwrite: bool) -> Path:
         return out
     beside = replacement_of(out)
     if beside.exists():
-        with leased(FolderStore(beside)):  # of an earlier try that did not get to its end; one that goes on is left
-            shutil.rmtree(beside, ignore_errors=True)
+        with leased(store_at(beside)):  # of an earlier try that did not get to its end; one that goes on is left
+            store_at(beside).remove()
     return beside
 
 
-def already_there(out: str | os.PathLike[str]) -> str:
+def already_there(out: Any) -> str:
     """Why a new run is not made where there is one."""
     return (
         f"{out} already holds a run: resume it, choose another name or overwrite it (overwrite=True, or --overwrite on "
@@ -217,23 +216,24 @@ def already_there(out: str | os.PathLike[str]) -> str:
     )
 
 
-def has_begun(folder: Path) -> bool:
-    """Whether there is anything in a run's folder that a process would go on from, or results."""
-    begun = any(name for under in ("checkpoints", "parts") for name in FolderStore(folder).names(under))
-    return begun or (is_run(folder) and FolderStore(folder).has("labels"))
+def has_begun(place: Place) -> bool:
+    """Whether there is anything in the place of a run that a process would go on from, or results."""
+    store = store_at(place)
+    begun = any(name for under in ("checkpoints", "parts") for name in store.names(under))
+    return begun or (is_run(place) and store.has("labels"))
 
 
-def _is_abandoned(folder: Path) -> bool:
-    """Whether a process of ours died in a folder before its first checkpoint; its lease tells that it was one."""
-    return FolderStore(folder).read_lease() is not None and not has_begun(folder)
+def _is_abandoned(place: Place) -> bool:
+    """Whether a process of ours died in a place before its first checkpoint; its lease tells that it was one."""
+    return store_at(place).read_lease() is not None and not has_begun(place)
 
 
-def unfinished(run: str | os.PathLike[str]) -> Path:
+def unfinished(run: Any) -> Place:
     """The run to resume: the one that is being made to replace `run`, if there is one, else `run` itself.
 
     A replacement that was begun before `run` was written is forgotten: something else has taken the place since.
     """
-    run = Path(run)
+    run = located(run)
     beside = replacement_of(run)
     if not is_run(beside):
         return run

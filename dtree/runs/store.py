@@ -1,8 +1,8 @@
 """Where a run keeps what it has: records that appear whole or not at all, and arrays with one value for every row.
 
-A store is the one interface between a run and a place. Two stand behind it: the memory of this process (`memory`), for
-a fit that leaves nothing behind, and a folder on disk (`folder`). A place without folders, such as an object store, is
-a third implementation of the same few verbs.
+A store is the one interface between a run and a place. Three stand behind it: the memory of this process (`memory`),
+for a fit that leaves nothing behind, a folder on disk (`folder`), and a bucket of an object store (`bucket`). The last
+two keep the same zarr group (`zarr_store`); `kept.store_at(name)` makes one.
 
 | verb | what it does |
 | --- | --- |

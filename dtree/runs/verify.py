@@ -1,26 +1,25 @@
 """Everything in the folder of a run, read and held against its checksums, without asking what it means."""
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from dtree.runs.arrays import HEADER, check_seal, read_arrays, read_metadata
-from dtree.runs.checks import check_folder, check_row_array
-from dtree.runs.folder import header_of
+from dtree.runs.checks import check_folder, check_row_array, nodes
+from dtree.runs.zarr_store import header_of
+from dtree.storage.places import Place, located
+from dtree.storage.zarr_places import zarr_at
 
 _ROWS_AT_ONCE = 4_000_000  # values of an array that are read together: any machine has room for them
-_NOT_OURS = ("staged", "c")  # copies of the data, which have checksums of their own, and chunks
 
 
-def damages(path: str | os.PathLike[str]) -> list[str]:
+def damages(path: Any) -> list[str]:
     """What is damaged in a run, one sentence each; nothing when every array is what was written.
 
     A header that cannot be read is a ValueError, as wherever a run is opened.
     """
-    folder, found = Path(path), []
+    folder, found = located(path), []
     header = header_of(folder, str(path))
     for check in _checks(folder, header):
         try:
@@ -30,7 +29,7 @@ def damages(path: str | os.PathLike[str]) -> list[str]:
     return found
 
 
-def _checks(folder: Path, header: Any) -> Iterator[Callable[[], None]]:
+def _checks(folder: Place, header: Any) -> Iterator[Callable[[], None]]:
     yield lambda: check_folder(folder)
     yield lambda: check_seal(folder, f"{folder} is damaged: its header")
     listing = msgspec.to_builtins(header)["arrays"]
@@ -39,41 +38,44 @@ def _checks(folder: Path, header: Any) -> Iterator[Callable[[], None]]:
     if header.done:
         for name in header.row_arrays:
             yield lambda name=name: check_row_array(folder, name, header.n_rows)  # type: ignore[misc]
-    for place, folders, files in os.walk(folder):
-        relative = os.path.relpath(place, folder)
-        folders[:] = sorted(name for name in folders if name not in _NOT_OURS and not name.startswith("."))
-        if relative == "." or "zarr.json" not in files or relative in listing:
-            continue
-        metadata = _metadata(folder, relative)
+    records: list[str] = []
+    try:
+        found = sorted(nodes(folder))
+    except ValueError:  # which `check_folder` has said
+        found = []
+    for name in found:
+        if name in listing or any(name.startswith(f"{record}/") for record in records[-1:]):
+            continue  # the arrays of a record are read with it
+        metadata = _metadata(folder, name)
         if metadata.get("node_type") == "array":
-            yield lambda name=relative: _read_values(folder, name)  # type: ignore[misc]
+            yield lambda name=name: _read_values(folder, name)  # type: ignore[misc]
         elif HEADER in (metadata.get("attributes") or {}):
-            folders[:] = []  # a record: its arrays are read with it
-            yield lambda name=relative: _check_record(folder, name)  # type: ignore[misc]
+            records.append(name)
+            yield lambda name=name: _check_record(folder, name)  # type: ignore[misc]
 
 
-def _read(folder: Path, header: Any) -> None:
+def _read(folder: Place, header: Any) -> None:
     read_arrays(folder, header)
 
 
-def _metadata(folder: Path, name: str) -> dict[str, Any]:
+def _metadata(folder: Place, name: str) -> dict[str, Any]:
     try:
         return read_metadata(folder, name)
     except ValueError:  # which `check_folder` has said
         return {}
 
 
-def _check_record(folder: Path, name: str) -> None:
+def _check_record(folder: Place, name: str) -> None:
     check_seal(folder / name, f"{folder} is damaged: '{name}'")
     read_arrays(folder / name, read_metadata(folder, name)["attributes"][HEADER])
 
 
-def _read_values(folder: Path, name: str) -> None:
+def _read_values(folder: Place, name: str) -> None:
     """Read an array whose chunks carry checksums."""
     import zarr
 
     try:
-        array: Any = zarr.open_array(str(folder / name), mode="r")
+        array: Any = zarr.open_array(zarr_at(folder / name, True), mode="r")
         for start in range(0, array.shape[0] if array.ndim else 0, _ROWS_AT_ONCE):
             array[start : start + _ROWS_AT_ONCE]
     except Exception as problem:  # whatever a decompressor makes of damage

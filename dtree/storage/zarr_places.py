@@ -30,6 +30,10 @@ async def _patiently(read: Callable[[], Any]) -> Any:
     return await read()
 
 
+async def _listed(names: Any) -> list[str]:
+    return [name async for name in names]
+
+
 @cache  # zarr is loaded when a store is first used
 def _store_class() -> Any:
     from zarr.abc.store import Store
@@ -91,20 +95,21 @@ def _store_class() -> Any:
         async def delete_dir(self, prefix: str) -> None:
             self._check_writable()
             with plain_failures(self.place):
-                await self.inner.delete_dir(self._key(prefix))
+                await _patiently(lambda: self.inner.delete_dir(self._key(prefix)))
 
         async def list(self) -> "AsyncIterator[str]":
             async for key in self.list_prefix(""):
                 yield key
 
         async def list_prefix(self, prefix: str) -> "AsyncIterator[str]":
+            under = f"{self._key(prefix)}/".lstrip("/")
             with plain_failures(self.place):
-                async for key in self.inner.list_prefix(f"{self._key(prefix)}/".lstrip("/")):
+                for key in await _patiently(lambda: _listed(self.inner.list_prefix(under))):
                     yield key[len(self.place.key) :].lstrip("/")
 
         async def list_dir(self, prefix: str) -> "AsyncIterator[str]":
             with plain_failures(self.place):
-                async for name in self.inner.list_dir(self._key(prefix)):
+                for name in await _patiently(lambda: _listed(self.inner.list_dir(self._key(prefix)))):
                     yield name
 
     return Bucket

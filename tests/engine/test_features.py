@@ -6,9 +6,9 @@ A method is listed once in METHODS below; every test runs for each of them.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +30,7 @@ from dtree.methods import method_named
 from dtree.methods.settings import checked
 from dtree.runs.codec import encode, restore
 from dtree.runs.run import ROW_ARRAYS, Run
+from dtree.storage import located, with_options
 
 ROOT = Path(__file__).resolve().parents[2]
 # Settings that make a fit quick and still take several steps or blocks.
@@ -50,6 +51,7 @@ METHODS: dict[str, dict[str, Any]] = {
 IN_PASSES = [
     name for name in METHODS if name in ("bayes-kmeans", "bayes-kmeans-bhc", "randomized", "vb", "tree-clustering")
 ]
+QUICK = "bayes-kmeans"  # which is tried in a bucket whenever tests are run
 SEED = seed_of(3)
 CHUNK_BYTES = 900  # several chunks of the rows below
 
@@ -83,6 +85,30 @@ class Stop(Exception):
 
 def stop(event: Any) -> None:
     raise Stop
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """An empty place for runs: a folder on disk, or one in a bucket of an S3 server.
+
+    The bucket is tried with all methods in slow tests, and with one otherwise (see conftest).
+    """
+    if request.param == "disk":
+        yield tmp_path
+        return
+    server: Any = request.getfixturevalue("server")
+    with with_options(server.options):
+        yield located(request.getfixturevalue("folder"))
+
+
+def copied(folder: Path, target: Any) -> Any:
+    """A run on disk, copied file by file to another place."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            there = target / path.relative_to(folder).as_posix()
+            there.parent.mkdir(parents=True, exist_ok=True)
+            there.write_bytes(path.read_bytes())
+    return target
 
 
 @pytest.fixture(scope="module")
@@ -123,15 +149,18 @@ def test_same_bits_on_any_number_of_workers(
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_same_bits_in_any_place(name: str, data: Path, finished: dict[str, Path], home: Any) -> None:
+    assert bits(fit(name, data, Place(home / "run"))) == bits(Run.open(finished[name]))
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_same_bits_on_processes(name: str, data: Path, finished: dict[str, Path], tmp_path: Path, client: Any) -> None:
     assert bits(fit(name, data, Place(client=client))) == bits(Run.open(finished[name]))
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_stopped_run_goes_on_to_the_same_bits(
-    name: str, data: Path, finished: dict[str, Path], tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
+def test_a_stopped_run_goes_on_to_the_same_bits(name: str, data: Path, finished: dict[str, Path], home: Any) -> None:
+    out = home / "run"
     with pytest.raises(Stop):
         fit(name, data, Place(out), stop)
     with pytest.raises(ValueError, match="is not finished"):
@@ -175,8 +204,9 @@ def test_a_killed_process_leaves_a_run_that_goes_on(
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_names_and_origin_are_kept(name: str, data: Path, finished: dict[str, Path]) -> None:
-    header = Run.open(finished[name]).header
+def test_names_and_origin_are_kept(name: str, data: Path, finished: dict[str, Path], home: Any) -> None:
+    run = copied(finished[name], home / "run")
+    header = Run.open(run).header
     assert header.row_names == list(frame().index)
     assert header.feature_names == ["width", "height"]
     assert header.data == str(data)
@@ -184,38 +214,41 @@ def test_names_and_origin_are_kept(name: str, data: Path, finished: dict[str, Pa
     assert header.versions["dtree"] == dtree.__version__
     assert len(header.fingerprint) == 64
     assert header.command
-    model = dtree.open(finished[name])
+    model = dtree.open(run)
     assert model.row_names_.tolist() == header.row_names
     assert model.feature_names_in_.tolist() == header.feature_names
     assert type(model).__name__ == method_named(name).estimator
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_saved_and_opened_models_are_equal(name: str, finished: dict[str, Path], tmp_path: Path) -> None:
+def test_saved_and_opened_models_are_equal(name: str, finished: dict[str, Path], home: Any) -> None:
     fitted = dtree.open(finished[name])
-    dtree.save(fitted, tmp_path / "saved.zarr")
-    again = dtree.open(tmp_path / "saved.zarr")
+    dtree.save(fitted, home / "saved.zarr")
+    again = dtree.open(home / "saved.zarr")
     new = frame(40) + 0.5
     for model in (fitted, again):
         assert np.array_equal(model.labels_, fitted.labels_)
         assert np.array_equal(model.predict(new), fitted.predict(new))
         assert np.array_equal(model.score_samples(new), fitted.score_samples(new))
-    assert bits(Run.open(tmp_path / "saved.zarr")) == bits(Run.open(finished[name]))
+    assert bits(Run.open(home / "saved.zarr")) == bits(Run.open(finished[name]))
     assert again.get_params() == fitted.get_params()
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_predictions_of_workers_are_those_of_the_estimator(
-    name: str, finished: dict[str, Path], tmp_path: Path, client: Any
+    name: str, finished: dict[str, Path], tmp_path: Path, home: Any, client: Any
 ) -> None:
     import zarr
 
     from dtree.engine.predict import predict_into
+    from dtree.storage.zarr_places import zarr_at
 
     new = frame(40)[["height", "width"]] + 0.5  # in another order
     new.to_parquet(tmp_path / "new.parquet")
-    assert predict_into(finished[name], tmp_path / "new.parquet", tmp_path / "out.zarr", client) == 40
-    group: Any = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
+    (home / "rows.parquet").write_bytes((tmp_path / "new.parquet").read_bytes())
+    run = copied(finished[name], home / "run")
+    assert predict_into(run, str(home / "rows.parquet"), home / "out.zarr", client) == 40
+    group: Any = zarr.open_group(zarr_at(home / "out.zarr"), mode="r")
     model = dtree.open(finished[name])
     turned = new[["width", "height"]]
     assert np.array_equal(group["labels"][...], model.predict(turned))
@@ -226,17 +259,17 @@ def test_predictions_of_workers_are_those_of_the_estimator(
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_bad_rows_are_named_and_leave_nothing(name: str, tmp_path: Path) -> None:
+def test_bad_rows_are_named_and_leave_nothing(name: str, tmp_path: Path, home: Any) -> None:
     rows = frame()
     rows.iloc[77, 1] = np.inf
     rows.to_csv(tmp_path / "rows.csv")
     with pytest.raises(ValueError, match="row 77"):
-        fit(name, tmp_path / "rows.csv", Place(tmp_path / "run"))
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+        fit(name, tmp_path / "rows.csv", Place(home / "run"))
+    assert {*tmp_path.iterdir(), *home.iterdir()} == {tmp_path / "rows.csv"}
 
 
-def edit(path: Path, change: Any) -> None:
-    document = json.loads(path.read_text())
+def edit(path: Any, change: Any) -> None:
+    document = json.loads(path.read_bytes())
     change(document["attributes"]["dtree"])
     path.write_text(json.dumps(document))
 
@@ -255,9 +288,8 @@ HEADERS = {
 
 @pytest.mark.parametrize("case", HEADERS)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_bad_header_gets_one_sentence(name: str, case: str, finished: dict[str, Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished[name], run)
+def test_a_bad_header_gets_one_sentence(name: str, case: str, finished: dict[str, Path], home: Any) -> None:
+    run = copied(finished[name], home / "run")
     change, sentence = HEADERS[case]
     edit(run / "zarr.json", change)
     with pytest.raises(ValueError, match=sentence) as caught:
@@ -266,14 +298,13 @@ def test_a_bad_header_gets_one_sentence(name: str, case: str, finished: dict[str
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_flipped_bit_is_noticed(name: str, finished: dict[str, Path], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished[name], run)
-    listed = sorted(Run.open(run).header.arrays, key=lambda array: -(run / array).stat().st_size)
+def test_a_flipped_bit_is_noticed(name: str, finished: dict[str, Path], home: Any) -> None:
+    run = copied(finished[name], home / "run")
+    listed = sorted(Run.open(run).header.arrays, key=lambda array: -(finished[name] / array).stat().st_size)
     chunk = next(path for array in listed for path in (run / array / "c").rglob("*") if path.is_file())
     content = bytearray(chunk.read_bytes())
     content[0] ^= 1
-    chunk.write_bytes(content)
+    chunk.write_bytes(bytes(content))
     with pytest.raises(ValueError, match="SHA-256 differs"):
         dtree.open(run)
 
@@ -360,18 +391,25 @@ def test_a_full_disk_is_said_and_the_run_goes_on(
 
 
 @pytest.mark.parametrize("name", IN_PASSES)
-def test_data_that_are_gone_or_changed_are_noticed_on_resuming(name: str, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", frame().to_numpy())
+def test_data_that_are_gone_or_changed_are_noticed_on_resuming(name: str, home: Any) -> None:
+    rows = home / "x.npy"
+    save(rows, frame().to_numpy())
     with pytest.raises(Stop):
-        fit(name, tmp_path / "x.npy", Place(tmp_path / "run"), stop)
-    np.save(tmp_path / "x.npy", frame().to_numpy()[:50])
+        fit(name, str(rows), Place(home / "run"), stop)
+    save(rows, frame().to_numpy()[:50])
     with pytest.raises(ValueError, match="the data were changed since the run began"):
-        resume(tmp_path / "run")
-    (tmp_path / "x.npy").unlink()
+        resume(home / "run")
+    rows.unlink()
     with pytest.raises(ValueError, match="cannot be read"):
-        resume(tmp_path / "run")
-    np.save(tmp_path / "x.npy", frame().to_numpy())
-    resume(tmp_path / "run")
+        resume(home / "run")
+    save(rows, frame().to_numpy())
+    resume(home / "run")
+
+
+def save(place: Any, rows: np.ndarray) -> None:
+    content = io.BytesIO()
+    np.save(content, rows)
+    place.write_bytes(content.getvalue())
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -1,5 +1,6 @@
 """`.zarr`: a chunked array, format 2 or 3, or sparse rows: `data`, `indices`, `indptr` as AnnData writes them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -12,6 +13,7 @@ from dtree.data.columns import features_only, with_names
 from dtree.data.formats.zarr_checks import check_array, check_csr, refuse_pickles
 from dtree.data.sentences import require_table
 from dtree.data.source import Choice, Source
+from dtree.storage.icechunk_places import repository_of, zarr_in_repository
 from dtree.storage.places import Place, located, remove_tree
 from dtree.storage.zarr_places import zarr_at
 
@@ -22,8 +24,9 @@ COMPLETE = "dtree-complete"  # a file beside the chunks of an array that dtree w
 
 
 def is_store(path: Place) -> bool:
-    """Whether a folder holds a zarr array or group."""
-    return any((path / name).is_file() for name in ("zarr.json", ".zarray", ".zgroup"))
+    """Whether a folder holds a zarr array or group, or an Icechunk repository with some."""
+    files = ("zarr.json", ".zarray", ".zgroup")
+    return any((path / name).is_file() for name in files) or repository_of(path) is not None
 
 
 def opened(path: Place, choice: Choice) -> Source:
@@ -55,6 +58,11 @@ def _node(path: Place) -> Any:
 
     try:
         return zarr.open(zarr_at(path, read_only=True), mode="r")
+    except FileNotFoundError:
+        repository = repository_of(path)
+        if repository is None:
+            raise
+        return zarr.open(zarr_in_repository(*repository), mode="r")
     except ValueError as problem:
         if "pickle" in str(problem):
             raise ValueError(f"{path} is stored with pickles, which are never loaded; write it without them") from None
@@ -63,14 +71,44 @@ def _node(path: Place) -> Any:
 
 def _dense(path: Place, array: Any) -> Source:
     what = str(path)
-    if array.ndim == 2 and array.dtype.kind in "biuf":
+    if array.ndim >= 2 and array.dtype.kind in "biuf":
         check_array(array, path)
-    n, d = require_table(array.shape, array.dtype, what)
+    dims = dimensions_of(array)
+    if {"scale_factor", "add_offset"} & set(array.attrs):
+        raise ValueError(f"{path} holds packed numbers (scale_factor): open it with xarray and give the DataArray")
+    # Where dimensions have names, all but the last together are the rows.
+    shape = (math.prod(array.shape[:-1]), array.shape[-1]) if dims and array.ndim > 2 else array.shape
+    n, d = require_table(shape, array.dtype, what)
     refuse_pickles(array, what)
-    step = int((array.shards or array.chunks)[0])
-    return with_names(
-        Source("zarr", str(path.resolve()), (n, d), str(array.dtype), step), names_at(path, "feature_names", d)
-    )
+    step = int((array.shards or array.chunks)[0]) * _rows_inside(array)
+    names = names_at(path, "feature_names", d) or _coordinate(path, dims, d)
+    return with_names(Source("zarr", str(path.resolve()), (n, d), str(array.dtype), step), names)
+
+
+def dimensions_of(array: Any) -> tuple[str, ...]:
+    """The names of an array's dimensions, as xarray and others write them; () if they have none."""
+    given = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+    named = given is not None and len(given) == array.ndim and all(isinstance(name, str) for name in given)
+    return tuple(given) if named else ()
+
+
+def _rows_inside(array: Any) -> int:
+    """Rows for each place of the first dimension."""
+    return math.prod(array.shape[1:-1]) if array.ndim > 2 else 1
+
+
+def _coordinate(path: Place, dims: tuple[str, ...], count: int) -> list[str] | None:
+    """Names of the features: the coordinate of the last dimension, an array beside this one that is called like it."""
+    if not dims or not is_store(path.parent):
+        return None
+    beside = path.parent / dims[-1]
+    if beside == path or not is_store(beside):
+        return None
+    found = _node(beside)
+    if getattr(found, "shape", None) != (count,) or found.dtype.kind not in "biufUT":
+        return None
+    check_array(found, beside)
+    return [str(name) for name in np.asarray(found[...]).tolist()]
 
 
 def _sparse(path: Place, group: Any) -> Source:
@@ -117,8 +155,15 @@ def read(source: Source, start: int, stop: int) -> Any:
         return _read_csr(source, start, stop)
     array = _node(source.place)
     refuse_pickles(array, source.path)
-    _require_chunks(source, array, start, stop)
-    return np.asarray(array[start:stop])
+    inside = _rows_inside(array)
+    first, last = start // inside, -(-stop // inside)
+    _require_chunks(source, array, first, last)
+    rows = np.asarray(array[first:last])
+    return rows if inside == 1 and rows.ndim == 2 else _table(rows)[start - first * inside : stop - first * inside]
+
+
+def _table(values: np.ndarray) -> np.ndarray:
+    return values.reshape(-1, values.shape[-1])
 
 
 def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
@@ -134,8 +179,12 @@ def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
 
 def absent(source: Source, start: int, stop: int) -> Iterator[str]:
     """Files of chunks that rows start..stop-1 are in and that are not there: never written, or lost."""
+    if repository_of(source.place) is not None:
+        return  # which knows itself what belongs to it
     if source.kind == "zarr":
-        yield from _absent_chunks(_node(source.place), source.place, start, stop)
+        array = _node(source.place)
+        inside = _rows_inside(array)
+        yield from _absent_chunks(array, source.place, start // inside, -(-stop // inside))
         return
     group = _node(source.place)
     first, last = (int(group["indptr"][at]) for at in (start, stop))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from dtree.core.memory import memory_bytes, require_memory
+from dtree.storage.icechunk_places import repository_of
 from dtree.storage.places import Place, is_remote, sizes_of_files
 
 _EMPTY_SPACE = 1000  # an array may declare so many times the bytes that it holds: compression, chunks that are all zero
@@ -42,7 +43,8 @@ def _holds(folder: Place, size: int) -> bool:
         found += more
         if found >= size:
             return True
-    return is_remote(folder) and not folder.is_dir()  # where files cannot be listed nobody knows
+    unknown = is_remote(folder) and not folder.is_dir()  # where files cannot be listed
+    return unknown or repository_of(folder) is not None  # which keeps its chunks elsewhere
 
 
 def check_csr(group: Any, path: Place, shape: Any) -> None:

@@ -1,0 +1,153 @@
+"""Passes over rows in a bucket beside the same passes over the same rows on disk.
+
+python -m benchmarks.buckets --folder DIR                          10 million rows
+python -m benchmarks.buckets --folder DIR --rows 1000000           a quick look
+python -m benchmarks.buckets --folder DIR --libraries              obstore against s3fs (pip install s3fs)
+
+The S3 server is moto's, on loopback; a proxy adds `--latency` seconds (0.02) to every answer. Server and proxy share
+the machine's cores with the workers, which a real store does not. Labels and bound must be the same to the last bit
+before any time is told. Aim: seconds of a pass at most 1.3 times those from disk, and the memory of workers flat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from benchmarks.measure import print_table
+from dtree.cli.demo import make_rows
+from dtree.engine.cluster import cluster_client
+from dtree.engine.drive import Given, Place, drive
+from dtree.engine.warm import warm
+from dtree.methods import method_named
+from dtree.methods.settings import checked
+from dtree.storage import located, with_options
+from dtree.storage.zarr_places import zarr_at
+
+PASSES = 6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--latency", type=float, default=0.02)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--libraries", action="store_true")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    on_disk = given.folder / f"rows-{given.rows}.zarr"
+    if not on_disk.exists():
+        make_rows(on_disk, given.rows, 0)
+    with served(given.latency) as (options, counts), with_options(options):
+        libraries(options) if given.libraries else passes(on_disk, given, options, counts)
+
+
+class served:
+    """The server and its proxy in a process of their own; gives storage options and a function that counts requests."""
+
+    def __init__(self, latency: float) -> None:
+        self.latency = latency
+
+    def __enter__(self) -> tuple[dict[str, str], Any]:
+        self.ours, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, self.latency))
+        self.process.start()
+        options = self.ours.recv()
+        return options, self._counts
+
+    def _counts(self) -> Counter[str]:
+        self.ours.send("count")
+        return self.ours.recv()
+
+    def __exit__(self, *_: Any) -> None:
+        self.ours.send("stop")
+        self.process.join(timeout=30)
+
+
+def _serve(pipe: Any, latency: float) -> None:
+    from tests.storage.server import s3_server
+
+    with s3_server() as server:
+        server.proxy.latency = latency
+        pipe.send({**server.options, "retry_seconds": "180", "max_retries": "10"})
+        while pipe.recv() == "count":
+            pipe.send(Counter("LIST" if request.is_list else request.method for request in server.proxy.seen))
+            server.proxy.seen.clear()
+
+
+def passes(on_disk: Path, given: Any, options: dict[str, str], counts: Any) -> None:
+    """The same fit from disk to disk and from bucket to bucket."""
+    bucket = f"s3://bucket/{on_disk.name}"
+    for name in (path.relative_to(on_disk).as_posix() for path in on_disk.rglob("*") if path.is_file()):
+        (located(bucket) / name).write_bytes((on_disk / name).read_bytes())
+    method = method_named("bayes-kmeans")
+    settings = checked(method.Settings, {"family": "gaussian-diag", "max_iter": PASSES, "tol": 0.0})
+    warm(method, settings)
+    table: list[Any] = []
+    answers = []
+    with cluster_client(n_workers=given.workers, warm=False) as client:
+        for where, data, out in (
+            ("disk", on_disk, given.folder / "run.zarr"),
+            ("bucket", bucket, "s3://bucket/run.zarr"),
+            ("disk again", on_disk, given.folder / "run.zarr"),
+            ("bucket again", bucket, "s3://bucket/run.zarr"),
+        ):
+            counts()
+            times: list[float] = [time.monotonic()]
+            run = drive(
+                method, settings, Given(data), Place(out, True, client), 0,
+                lambda _, times=times: times.append(time.monotonic()),
+            )  # fmt: skip
+            seconds = statistics.median(np.diff(times[1:]))
+            peak = max(client.run(_peak_memory).values())
+            asked = counts()
+            answers.append((run.row_array("labels").tobytes(), run.header.fingerprint))
+            whole = time.monotonic() - times[0]
+            requests = ", ".join(f"{number:,} {kind}" for kind, number in sorted(asked.items()))
+            table.append((where, seconds, peak / 1e6, whole, requests))
+    assert len({labels for labels, _ in answers}) == 1, "the bits differ"
+    disk, remote = (min(row[1] for row in table if row[0].startswith(where)) for where in ("disk", "bucket"))
+    title = f"{given.rows:,} rows, {given.latency * 1000:.0f} ms, {given.workers} workers: {remote / disk:.2f} x disk"
+    header = ("from and to", "seconds a pass", "peak of a worker, MB", "whole fit, s", "requests")
+    print_table(title, header, [(a, f"{b:.2f}", f"{c:.0f}", f"{d:.1f}", e) for a, b, c, d, e in table])
+
+
+def _peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def libraries(options: dict[str, str]) -> None:
+    """Forty chunks of 4 MB read through zarr by obstore and by s3fs."""
+    import s3fs
+
+    place = located("s3://bucket/chunks.zarr")
+    values = np.random.default_rng(0).normal(size=(40 * 65_536, 8))
+    array = zarr.create_array(zarr_at(place), shape=values.shape, chunks=(65_536, 8), dtype="f8", compressors=None)
+    array[...] = values
+    files = s3fs.S3FileSystem(
+        key=options["aws_access_key_id"], secret=options["aws_secret_access_key"], asynchronous=True,
+        client_kwargs={"endpoint_url": options["endpoint"], "region_name": "us-east-1"},
+    )  # fmt: skip
+    stores = {"obstore": zarr_at(place, True), "s3fs": zarr.storage.FsspecStore(files, True, "bucket/chunks.zarr")}
+    seconds: dict[str, list[float]] = {name: [] for name in stores}
+    for _ in range(5):
+        for name, store in stores.items():
+            began = time.monotonic()
+            assert np.array_equal(zarr.open_array(store, mode="r")[...], values)
+            seconds[name].append(time.monotonic() - began)
+    rows = [(name, f"{min(found):.2f}") for name, found in seconds.items()]
+    print_table("40 chunks of 4 MB through zarr", ("library", "seconds, least of 5"), rows)
+
+
+if __name__ == "__main__":
+    main()
