@@ -13,10 +13,12 @@ import pytest
 import zarr
 
 import dtree
+from dtree.data import Source
 from dtree.engine.drive import Given, Place, drive, resume
 from dtree.engine.predict import predict_into
 from dtree.methods import method_named
 from dtree.methods.settings import checked
+from dtree.runs.run import Run
 from tests.engine.test_hostile_files import unpickling_array
 from tests.sealing import seal_again
 
@@ -358,6 +360,9 @@ def test_a_run_cannot_make_a_worker_unpickle(runs, tmp_path):
     header("source", "path", value=str(tmp_path / "x.zarr"))(run)
     header("source", "kind", value="zarr")(run)
     seal_again(run)
-    with pytest.raises(ValueError, match=r"rows 0 to \d+ of .* cannot be read .*pickle"):
+    with pytest.raises(ValueError, match=r"x.zarr cannot be read as it was .*pickle"):
         resume(run)
+    source = Source.from_record(Run.open(run).header.source)  # as a worker has it
+    with pytest.raises(ValueError, match=r"rows 0 to \d+ of .* cannot be read .*pickle"):
+        source.read(0, 5)
     assert not (tmp_path / "monkey").exists()
