@@ -90,10 +90,10 @@ def test_records_are_there_whole_or_not_at_all(stores: Server, folder: str) -> N
 
 
 MISHAPS = {
-    "503": lambda: [now_and_then(7, error(503, "SlowDown"))],
-    "429": lambda: [now_and_then(7, error(429, "TooManyRequests"))],
+    "503": lambda: [now_and_then(23, error(503, "SlowDown"))],
+    "429": lambda: [now_and_then(23, error(429, "TooManyRequests"))],
     "cut in the middle of a put": lambda: [now_and_then(5, "cut", "PUT")],
-    "answers lost": lambda: [now_and_then(6, "lost")],
+    "answers lost": lambda: [now_and_then(19, "lost")],
     "half an answer": lambda: [now_and_then(9, "half", "GET")],
 }
 
