@@ -19,7 +19,7 @@ import numpy as np
 from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
 from dtree.data.opening import is_there
-from dtree.engine.recover import leave_what_is_whole
+from dtree.engine.recover import leave_what_is_whole, moved
 from dtree.engine.rows import open_rows
 from dtree.engine.sitting import OnProgress, OutOfTime, Sitting, notice
 from dtree.engine.workers import workers_of
@@ -114,7 +114,7 @@ def resume(
     run = Run.open(unfinished(path))
     if run.header.done:
         checked_fitted(run)
-        return _moved(run)
+        return moved(run)
     with leased(run.store) as lease:
         run = Run.open(unfinished(path))  # what it was before the lease was ours may have gone on since
         job = job_of(run)
@@ -127,16 +127,6 @@ def resume(
             return _to_the_end(job, run, Sitting.of(client, progress, time_limit)._replace(lease=lease))
     notice("the data were changed since the run began: it starts over", progress)
     return _start_over(job, run, client, progress)
-
-
-def _moved(run: Run) -> Run:
-    """A finished run where it belongs: one that was made beside another may have been stopped before it moved."""
-    if run.path is None or place_of(run.path) == run.path:
-        return run
-    with leased(run.store) as lease:
-        final = in_its_place(run.store)  # type: ignore[arg-type]
-        lease.moved(final)
-    return Run.open(final.path)
 
 
 def _start_over(job: Job, run: Run, client: Any, progress: OnProgress | None) -> Run:
