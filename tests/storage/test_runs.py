@@ -124,7 +124,7 @@ def test_lists_that_are_out_of_date_do_no_harm(
     assert bits(Run.open(out)) == expected
 
 
-@pytest.mark.parametrize("at", [3, 12, 25])
+@pytest.mark.parametrize("at", [3, 9, 15])
 def test_a_store_that_goes_away_is_said_and_the_run_goes_on(
     at: int, server: Server, folder: str, rows: Path, expected: dict[str, bytes]
 ) -> None:
