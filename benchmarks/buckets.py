@@ -2,6 +2,7 @@
 
 python -m benchmarks.buckets --folder DIR                          10 million rows
 python -m benchmarks.buckets --folder DIR --rows 1000000           a quick look
+python -m benchmarks.buckets --model                               10^9 rows on many workers, by the model of SCALING.md
 python -m benchmarks.buckets --folder DIR --libraries              obstore against s3fs (pip install s3fs)
 
 The S3 server is moto's, on loopback; a proxy adds `--latency` seconds (0.02) to every answer. Server and proxy share
@@ -24,6 +25,7 @@ import numpy as np
 import zarr
 
 from benchmarks.measure import print_table
+from benchmarks.scaling_model import Bucket, Costs, chunks_from, model_pass
 from dtree.cli.demo import make_rows
 from dtree.engine.cluster import cluster_client
 from dtree.engine.drive import Given, Place, drive
@@ -38,12 +40,16 @@ PASSES = 6
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, default=Path("."))
+    parser.add_argument("--model", action="store_true")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--libraries", action="store_true")
     given = parser.parse_args()
+    if given.model:
+        modelled(given.latency)
+        return
     given.folder.mkdir(parents=True, exist_ok=True)
     on_disk = given.folder / f"rows-{given.rows}.zarr"
     if not on_disk.exists():
@@ -120,6 +126,24 @@ def passes(on_disk: Path, given: Any, options: dict[str, str], counts: Any) -> N
     title = f"{given.rows:,} rows, {given.latency * 1000:.0f} ms, {given.workers} workers: {remote / disk:.2f} x disk"
     header = ("from and to", "seconds a pass", "peak of a worker, MB", "whole fit, s", "requests")
     print_table(title, header, [(a, f"{b:.2f}", f"{c:.0f}", f"{d:.1f}", e) for a, b, c, d, e in table])
+
+
+def modelled(latency: float, rows: int = 10**9, chunk_rows: int = 10**6) -> None:
+    """A pass of SCALING.md's example (full Gaussian, 16 features as float32, 64 clusters) from a bucket."""
+    costs = Costs(1e-5, 0.0, 1.47e-3, 0.8e-3, 4.19e-3, 1.32e-3, 2e-5, 8.1e-3)  # the constants in that page
+    compute, size = np.full(rows // chunk_rows, 1.37e-6 * chunk_rows), 64.0 * chunk_rows
+    table = []
+    for workers in (10, 100, 300):
+        for speed in (200e6, 50e6):
+            bucket = Bucket(latency, speed)
+            disk = model_pass(compute + size / speed, workers, costs).seconds
+            with_commit = costs._replace(centre=costs.centre + bucket.to_commit * latency)
+            found = [
+                model_pass(chunks_from(bucket, compute, size, on), workers, with_commit).seconds for on in (True, False)
+            ]
+            table.append((workers, f"{speed / 1e6:.0f} MB/s", *(f"{seconds:.1f} s" for seconds in (disk, *found))))
+    header = ("workers", "each reads", "shared disk", "bucket, read ahead", "bucket, one after the other")
+    print_table(f"One pass over 10^9 rows, {latency * 1000:.0f} ms to the store", header, table)
 
 
 def _peak_memory() -> int:

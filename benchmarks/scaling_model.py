@@ -39,6 +39,28 @@ class Outcome(NamedTuple):
     scheduler_share: float  # how much of that time the scheduler was busy
 
 
+class Bucket(NamedTuple):
+    """An object store: seconds until an answer begins, bytes a second for each worker, and how often it is asked."""
+
+    latency: float
+    bytes_a_second: float
+    to_read: int = 3  # questions one after the other for a chunk: its array, whether it is complete, the chunk
+    to_write: int = 5  # for its labels: array and labels of the last pass; the array, a look and a put for this one
+    to_commit: int = 16  # by the client, after each pass
+
+
+def chunks_from(bucket: Bucket, compute: np.ndarray, size: float, ahead: bool = True) -> np.ndarray:
+    """Seconds (n,) of chunks of `size` bytes that take `compute` (n,) seconds, the next one read meanwhile (`ahead`).
+
+    >>> chunks_from(Bucket(0.02, 1e8), np.array([1.0, 0.1]), 5e7).round(2).tolist()
+    [1.1, 0.66]
+    >>> chunks_from(Bucket(0.02, 1e8), np.array([1.0, 0.1]), 5e7, ahead=False).round(2).tolist()
+    [1.66, 0.76]
+    """
+    fetch = bucket.to_read * bucket.latency + size / bucket.bytes_a_second
+    return (np.maximum(compute, fetch) if ahead else compute + fetch) + bucket.to_write * bucket.latency
+
+
 def model_pass(chunks: np.ndarray, workers: int, costs: Costs, hosts: int | None = None) -> Outcome:
     """One pass over chunks that take `chunks` (n,) seconds each.
 

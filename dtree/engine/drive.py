@@ -21,7 +21,7 @@ from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
 from dtree.engine.changed import changes_since, columns_said, name_of_origin, origin_of, refuse_changed
 from dtree.engine.parts import advance_task, is_over
-from dtree.engine.recover import leave_what_is_whole
+from dtree.engine.recover import leave_what_is_whole, moved
 from dtree.engine.rows import open_rows
 from dtree.engine.sitting import OnProgress, OutOfTime, Sitting, notice
 from dtree.engine.workers import Here, workers_of
@@ -117,7 +117,7 @@ def resume(
     if run.header.done:
         checked_fitted(run)
         run.check_rows()
-        return _moved(run)
+        return moved(run)
     with leased(run.store) as lease:
         run = Run.open(unfinished(path))  # what it was before the lease was ours may have gone on since
         job = job_of(run)
@@ -133,16 +133,6 @@ def resume(
     notice("the data were changed since the run began: it starts over", progress)
     assert run.path is not None
     return _start_over(job, run, Place(place_of(run.path), True, client, time_limit), progress)
-
-
-def _moved(run: Run) -> Run:
-    """A finished run where it belongs: one that was made beside another may have been stopped before it moved."""
-    if run.path is None or place_of(run.path) == run.path:
-        return run
-    with leased(run.store) as lease:
-        final = in_its_place(run.store)  # type: ignore[arg-type]
-        lease.moved(final)
-    return Run.open(final.path)
 
 
 def _start_over(job: Job, run: Run, place: Place, progress: OnProgress | None) -> Run:

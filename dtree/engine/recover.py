@@ -1,10 +1,14 @@
-"""What a stopped run goes on from: the newest checkpoint that is whole. A damaged one is dropped, and said."""
+"""What a stopped run goes on from: the newest checkpoint that is whole (a damaged one is dropped, and said), or the
+move of a finished run to its place."""
 
 from collections.abc import Callable
 from typing import Any
 
 from dtree.methods.contract import Job
 from dtree.methods.fitted_checks import one_sentence
+from dtree.runs.claim import in_its_place
+from dtree.runs.commit import place_of
+from dtree.runs.lease import leased
 from dtree.runs.run import Run
 
 _ROWS_AT_ONCE = 4_000_000  # labels that are read together: 16 MB
@@ -32,6 +36,17 @@ def leave_what_is_whole(job: Job, run: Run, tell: Callable[[str], None]) -> None
         tell(f"{problem}; going on from the checkpoint before it")
     for part in range(job.method.parts(job)):
         _whole_blocks(job, run, part, tell)
+
+
+def moved(run: Run) -> Run:
+    """A finished run where it belongs: one that was made beside another may have been stopped before it moved."""
+    if run.path is None or place_of(run.path) == run.path:
+        return run
+    store: Any = run.store
+    with leased(store) as lease:
+        final = in_its_place(store)
+        lease.moved(final)
+    return Run.open(final.path)
 
 
 def _problem_of_checkpoint(job: Job, run: Run, number: int) -> ValueError | None:

@@ -169,11 +169,11 @@ def _table(values: np.ndarray) -> np.ndarray:
 def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
     """A missing chunk reads as fill, so a lost file would pass as zeros: ask for it where that can be seen."""
     folder = source.place
-    if not (folder / COMPLETE).exists():
+    if not (folder / COMPLETE).is_file():
         return
     rows = (array.shards or array.chunks)[0]
     for index in range(start // rows, (stop - 1) // rows + 1):
-        if not (folder / "c" / str(index) / "0").exists():
+        if not (folder / "c" / str(index) / "0").is_file():
             raise OSError(f"chunk {index} is missing")
 
 
