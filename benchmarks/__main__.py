@@ -2,6 +2,7 @@
 pictures.
 
     python -m benchmarks [--rows 5000] [--data DIR] [--out results/peers] [--repeats 2]
+    python -m benchmarks scoreboard [--data DIR] [--quick]       what a person waits for, in one table
 
 Time is measured on made-up Gaussian clusters in 10 dimensions, doubling the rows up to --rows; quality on small real
 data (those that come with scikit-learn; with --data also glass, abalone and the toy data of Lee & Choi), as adjusted
@@ -13,6 +14,7 @@ benchmarks/RESULTS.md.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,6 +119,11 @@ def draw(times: dict[str, dict[int, float]], quality: dict[str, Any], peers: lis
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["scoreboard"]:
+        from benchmarks import scoreboard
+
+        scoreboard.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=5000, help="rows of the largest timed set")
     parser.add_argument("--repeats", type=int, default=2, help="timed runs, of which the best counts")

@@ -20,18 +20,21 @@ from dtree.hierarchy.bhc import Partners, Slots, build_tree, leaf_slots, no_part
 from dtree.kmeans.greedy import Merged, compile_for, log_phi_of, merge_clusters, pair_gains
 
 _PAIRS_WORTH_SHARING = 2_000_000  # fewer are scored where they are: tasks would cost more than they save
-_PAIRS_PER_BLOCK = 250_000
+_PAIRS_PER_BLOCK = 250_000  # at least
+_MOST_BLOCKS = 64  # every task compiles the model and scores all atoms on their own before its pairs
 # Clusters shared from memory are gone when their worker dies; the central task then scores the pairs itself, to the
 # same bits.
 _LOST = (FutureCancelledError, KilledWorker, concurrent.futures.CancelledError)
 
 
-def triangle_blocks(k: int, pairs: int = _PAIRS_PER_BLOCK) -> list[tuple[int, int]]:
-    """Row ranges of the upper triangle of a k x k matrix with about `pairs` entries each.
+def triangle_blocks(k: int, pairs: int | None = None) -> list[tuple[int, int]]:
+    """Row ranges of the upper triangle of a k x k matrix with about `pairs` entries each; by default not too many.
 
     >>> triangle_blocks(6, pairs=5)
     [(0, 1), (1, 3), (3, 6)]
     """
+    if pairs is None:
+        pairs = max(_PAIRS_PER_BLOCK, k * (k - 1) // 2 // _MOST_BLOCKS)
     blocks, start = [], 0
     while start < k:
         stop, held = start, 0

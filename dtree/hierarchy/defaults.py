@@ -19,6 +19,7 @@ import numpy as np
 
 from dtree.core.columns import Column
 from dtree.core.families import Family, Moments, family_type, moments_of
+from dtree.core.families.gaussian import ONE_BLOB
 from dtree.core.model import Model
 from dtree.core.priors import Prior, prior_of
 from dtree.core.progress import report
@@ -27,8 +28,7 @@ from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.hyperparameters import log_bound, prior_on_tree
 from dtree.hierarchy.statistics import node_statistics
 
-# Of the variance within clusters: one cluster like the whole data, then from one blob to tight ones.
-_SHARES = (0.999, 0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)
+_SHARES = (0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)  # of the variance within clusters: from one blob to tight ones
 _SHARES_TAKEN_UP = 3  # the most promising
 _CLIMBS_FINISHED = 2  # of them, by the score after one round
 _ROUNDS = 6  # at most: a climb ends as soon as the bound rises no more
@@ -73,7 +73,8 @@ def choose_model(
                 "X has 1 sample (one row), from which no scale can be learned; give at least 2 rows, or a family "
                 "object with its hyperparameters"
             )
-        candidates = [kind.defaults(moments, share) for share in _SHARES]
+        shares = (ONE_BLOB, *_SHARES) if kind.needs_covariance else _SHARES
+        candidates = [kind.defaults(moments, share) for share in shares]
     rows = _subsample(X.shape[0], candidates[0].n_features, candidates[0].needs_covariance, seed)
     # Statistics are in the data's own units, the same for all candidates.
     atoms = Model(candidates[0], start_prior).atoms(X[rows], None if sample_weight is None else sample_weight[rows])

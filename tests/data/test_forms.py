@@ -199,6 +199,8 @@ def test_chunk_rows():
     assert chunk_rows_for(source, worker_bytes=10**9) == 249_000  # the number of workers must not change the answer
     assert chunk_rows_for(source, worker_bytes=64_000_000) == 31_000
     assert chunk_rows_for(source, chunk_bytes=1_280_000) == 10_000
+    few = [chunk_rows_for(Source("npy", "", (n, 8), "float64")) for n in (50_000, 600_000)]
+    assert few == [50_000, 66_667]  # less than 4 MB is not cut; 38 MB are nine even chunks
 
 
 def test_clear_sentences(tmp_path):
