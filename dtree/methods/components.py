@@ -26,7 +26,7 @@ from dtree.methods.variational import Settings
 from dtree.variational.defaults import family_from_data
 from dtree.variational.fitting import Fit
 from dtree.variational.steps import e_step, make_block
-from dtree.variational.whole import fit_candidates, fit_rows, go_on
+from dtree.variational.whole import fit_candidates, fit_if_worth, fit_rows, go_on
 
 _MOST_COMPONENTS = 100  # pairs of components, and what is kept of each pair, grow with the square
 _ROWS_PER_COMPONENT = 4  # on average at least, or there are as many parameters as rows
@@ -34,7 +34,7 @@ _SPARE = 10  # components that a fit may open besides those it starts from
 _GREEDY_FEATURES = 8  # in more, choosing a model for this start takes longer than all other fits together
 _EVERY_SHARE = 2  # of the assumed shares of variance within components: what lies between is learned afterwards
 _TOLERANCE, _ITERATIONS = 1e-5, 200  # nats a row: components do not move visibly any more; hyperparameters follow
-_FAR_BEHIND = 1.0  # nats a row: no bend makes up for them
+_FAR_BEHIND = 1.0  # nats a row by which a short fit may stay behind: going on rarely wins more back
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
 
@@ -104,18 +104,25 @@ def fit_components(
     """The fit with the highest bound to rows X (n, d) of weights (n,)."""
     full = "gaussian" in structures
     X, weight = in_own_order(X, weight, full)
-    fits = [_from_centres(X, weight, structure, kinds, alpha, seed) for structure in structures]
+    best: Fit | None = None
+    for structure in structures:
+        best = _higher(best, _from_centres(X, weight, structure, kinds, alpha, seed, best))
+    assert best is not None
     if not full:
-        return max(fits, key=_bound)
+        return best
     if X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
-        fits.append(_from_greedy_clusters(X, weight, alpha, seed))
-    best = max(fits, key=_bound)
+        best = _higher(best, _from_greedy_clusters(X, weight, alpha, seed))
     one_group = chosen_bends(X, weight, np.ones((X.shape[0], 1)))
     if not one_group.straight:
-        near = [s for s, fit in zip(structures, fits) if fit.elbo > best.elbo - _FAR_BEHIND * weight.sum()]
-        fits = [_from_centres(X, weight, structure, kinds, alpha, seed, one_group) for structure in near]
-        best = max([best, *fits], key=_bound)
+        for structure in structures:
+            best = _higher(best, _from_centres(X, weight, structure, kinds, alpha, seed, best, one_group))
     return _bent_to_fit(X, weight, alpha, seed, best)
+
+
+def _higher(best: Fit | None, other: Fit | None) -> Fit:
+    """The fit with the higher bound."""
+    fits = [fit for fit in (best, other) if fit is not None]
+    return max(fits, key=_bound)
 
 
 def _bound(fit: Fit) -> float:
@@ -134,9 +141,10 @@ def _from_centres(
     kinds: tuple[Column, ...],
     alpha: float,
     seed: int,
+    best: Fit | None,
     bends: Bends | None = None,
-) -> Fit:
-    """The best fit that starts from k-means, on straight or on bent scales."""
+) -> Fit | None:
+    """The best fit that starts from k-means, on straight or on bent scales; None when it stays far behind `best`."""
     settings = settings_of(structure, alpha, truncation_for(X.shape[0], X.shape[1], structure))
     if bends is not None:
         families = bent_families(structure, X, weight, bends)
@@ -145,8 +153,9 @@ def _from_centres(
         if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
             steps = recorded_steps(X)
             families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
-    fit = fit_candidates(X, weight, families, int(settings.truncation or 2), settings, seed)
-    return fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
+    worth = -np.inf if best is None else best.elbo / best.sums.rows - _FAR_BEHIND
+    fit = fit_if_worth(X, weight, families, int(settings.truncation or 2), settings, seed, worth)
+    return fit if fit is None or isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
 
 
 def bent_families(structure: str | Family, X: np.ndarray, weight: np.ndarray, bends: Bends) -> list[Family]:

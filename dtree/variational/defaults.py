@@ -57,8 +57,9 @@ def choose_by_bound(
     alpha: float,
     random: np.random.Generator,
     weight: np.ndarray | None = None,
-) -> tuple[Family, int]:
-    """The candidate family, and the number of k-means centres to start from, whose short fit has the highest bound.
+) -> tuple[Family, int, float]:
+    """The candidate family, and the number of k-means centres to start from, whose short fit has the highest bound;
+    and that bound, in nats a row.
 
     Starts with few and with many centres are tried, because a fit rarely leaves a start with far too many.
     """
@@ -81,4 +82,5 @@ def choose_by_bound(
             bound = ascend(held, held.sums(rule), rule, _ITERATIONS, 1e-3).elbo
             if bound > best[0]:
                 best, misses = (bound, family, centres), 0
-    return best[1], best[2]
+    rows = sample.shape[0] if sample_weight is None else float(sample_weight.sum())
+    return best[1], best[2], best[0] / rows

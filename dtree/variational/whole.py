@@ -102,9 +102,18 @@ def fit_rows(X: Any, weight: np.ndarray, size: int, settings: Any, seed: int, ki
 
 def fit_candidates(X: Any, weight: np.ndarray, families: list[Family], size: int, settings: Any, seed: int) -> Fit:
     """The same with the best of some families, by short fits."""
+    fit = fit_if_worth(X, weight, families, size, settings, seed, -np.inf)
+    assert fit is not None
+    return fit
+
+
+def fit_if_worth(
+    X: Any, weight: np.ndarray, families: list[Family], size: int, settings: Any, seed: int, worth: float
+) -> Fit | None:
+    """The same, or None when the best short fit does not reach a bound of `worth` nats a row."""
     rows = _Rows(X, weight, settings, seed, available_threads())
     with threadpool_limits(1):
-        return _from_scratch(rows, families, size)
+        return _from_scratch(rows, families, size, worth=worth)
 
 
 def fit_sample(X: Any, moments: Moments, n: int, settings: Any, seed: int) -> Fit:
@@ -118,6 +127,7 @@ def fit_sample(X: Any, moments: Moments, n: int, settings: Any, seed: int) -> Fi
         candidates = family_from_moments(settings.family, moments)
         limits = max(settings.max_iter, _SAMPLE_ITERATIONS), max(settings.tol, _SAMPLE_TOLERANCE)
         fit = _from_scratch(rows, candidates, size, limits)
+    assert fit is not None
     return replace(fit, sums=fit.sums.scaled(n / fit.sums.rows))
 
 
@@ -132,13 +142,24 @@ def go_on(X: Any, weight: np.ndarray, settings: Any, seed: int, earlier: Fit) ->
         return _best_fit(rows, rule, [(_generators(seed, 1)[0], start)], (settings.max_iter, settings.tol))
 
 
-def _from_scratch(rows: _Rows, candidates: list[Family], size: int, limits: tuple[int, float] | None = None) -> Fit:
-    """The highest of `n_init` fits with the best of several families; `limits` stand for `max_iter` and `tol`."""
+def _from_scratch(
+    rows: _Rows,
+    candidates: list[Family],
+    size: int,
+    limits: tuple[int, float] | None = None,
+    worth: float = -np.inf,
+) -> Fit | None:
+    """The highest of `n_init` fits with the best of several families; `limits` stand for `max_iter` and `tol`.
+
+    None when short fits were made and none of them reaches a bound of `worth` nats a row.
+    """
     settings, family, centres = rows.settings, candidates[0], size
     automatic = isinstance(settings.init, str) and settings.init == "auto"
     if len(candidates) > 1 or automatic:
         variant, random = variant_named(settings.variant), _generators(rows.seed, 1)[0]
-        family, found = choose_by_bound(candidates, rows.X, variant, size, settings.alpha, random, rows.weight)
+        family, found, reached = choose_by_bound(candidates, rows.X, variant, size, settings.alpha, random, rows.weight)
+        if reached < worth:
+            return None
         centres = found if automatic else size
     starts = (
         (random, _start(rows, family, size, centres, random)) for random in _generators(rows.seed, settings.n_init)
