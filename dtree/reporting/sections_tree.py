@@ -98,7 +98,7 @@ def node_features(subject: Subject) -> NodeFeatures:
     if subject.words_between(order[:1], order[1:2], 1) is not None:
         for node in nodes[:_IN_WORDS]:
             here, there = (order[start[one] : stop[one]] for one in (node, sibling[node]))
-            found[int(node)] = subject.words_between(here, there, _FEATURES) or []
+            found[int(node)] = [*(subject.words_between(here, there, _FEATURES) or [])]
         return found
     block = max(1, _AT_ONCE // profile.sums.shape[1])
     for first in range(0, nodes.shape[0], block):
