@@ -146,26 +146,6 @@ def test_rows_with_missing_values_and_categories() -> None:
     test_other_families("gibbs", *FAMILIES[-1])
 
 
-HOLES = np.array(
-    [[0.1, 0, 1, 3], [np.nan, 0, np.nan, 2], [2.5, np.nan, 0, np.nan], [2.0, 2, 0, 9], [np.nan] * 4, [0, 1, 1, 1]]
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sampler", EXACT)
-def test_every_kind_of_column_with_holes_in_every_exact_sampler(sampler: str) -> None:
-    """Six rows, one of them empty: 203 partitions."""
-    mixed = Mixed(
-        [
-            (DiagonalGaussian([0.0], 0.3, 2.0, [1.0]), [0]),
-            (Categorical([[0.5, 0.5, 0.5]]), [1]),
-            (Bernoulli([0.5], [0.5]), [2]),
-            (Poisson([1.0], [0.3]), [3]),
-        ]
-    )
-    test_other_families(sampler, mixed, HOLES)
-
-
 @pytest.mark.parametrize("sampler", EXACT)
 @pytest.mark.parametrize("coarsening", [1.0, 0.6])
 def test_weighted_atoms_and_coarsening(sampler: str, coarsening: float) -> None:
