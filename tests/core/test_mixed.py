@@ -101,7 +101,7 @@ def test_a_complete_mixed_of_one_block_is_that_family_for_every_method(kind):
         one, other = (dtree.DPMixtureVB(variant, family=f, truncation=6, random_state=0).fit(X) for f in (plain, mixed))
         assert np.array_equal(one.labels_, other.labels_)
         assert other.elbo_ == pytest.approx(one.elbo_, rel=1e-10)
-    # Few different binary rows: their tree has many ties, and tgmcmc, which is guided by it, takes another way there.
+    # tgmcmc draws other partitions of these binary rows; why is not known, but few rows differ and their tree has ties.
     for sampler in ("gibbs", "split-merge") if kind == "binary" else ("gibbs", "split-merge", "tgmcmc"):
         fits = [
             dtree.DPMixtureMCMC(sampler, f, prior, chains=1, draws=30, warmup=10, random_state=0).fit(X)
