@@ -20,6 +20,7 @@ import dtree
 from dtree.core.partition import canonical_labels
 from dtree.datasets import nested_creatures
 from tests.newick import read_newick
+from tests.tables import people_with_holes
 
 DATA = nested_creatures(27)
 FRAME = pandas.DataFrame(DATA.X, index=DATA.row_names, columns=DATA.feature_names)
@@ -171,3 +172,16 @@ def test_labels_and_tree_live_in_anndata(tree: Any, tmp_path: Path) -> None:
     assert again.obs["cluster"].astype(int).tolist() == model.labels_.tolist()
     assert sorted(_leaves(read_newick(str(again.uns["tree"]["newick"]))[0])) == sorted(DATA.row_names)
     assert np.array_equal(again.uns["tree"]["linkage"], model.linkage_)
+
+
+def test_obs_of_anndata_is_a_table() -> None:
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install anndata")
+    frame = people_with_holes().set_index("name")
+    frame["city"] = frame["city"].astype("category")
+    annotated = anndata.AnnData(np.zeros((len(frame), 1)), obs=frame)
+    model = dtree.BHC().fit(annotated.obs)
+    kinds = {column.name: column.kind for column in model.kinds_}
+    assert kinds == {"height": "real", "city": "category", "visits": "count", "member": "binary", "born": "real"}
+    assert model.row_names_.tolist() == frame.index.tolist()
+    assert np.array_equal(model.labels_, dtree.BHC().fit(frame).labels_)
+    assert not np.isnan(model.impute(annotated.obs)).any()

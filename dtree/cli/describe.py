@@ -7,6 +7,7 @@ from dtree.core.columns import share, values_of
 
 _MOST_CLUSTERS_SHOWN = 15
 _MOST_FEATURES_SHOWN = 6
+_CALLED_LIKE_ANSWERS = {"class", "label", "labels", "target", "y", "cluster", "group"}
 _MOST_COLUMNS_SHOWN = 30
 _MOST_PHRASES_SHOWN = 3
 
@@ -105,6 +106,13 @@ def describe_table(kinds: Any, left_out: Any, data: str = "") -> None:
         say(f"and {len(left_out) - _MOST_COLUMNS_SHOWN} more columns left out")
     if any(column.missing for column in kinds) and data.endswith(".csv"):
         say("missing are empty fields and NA, N/A, NaN, null, none and ?")
+
+
+def hint_of_labels(kinds: Any) -> None:
+    """Before a fit: a column that is called like an answer takes part, unless it is said to be one."""
+    answer = next((column.name for column in kinds if column.name.strip().lower() in _CALLED_LIKE_ANSWERS), None)
+    if answer is not None:
+        say(f"'{answer}' takes part like any column; if it is what you hope to find, add --labels-column {answer}")
 
 
 def _words(run: Any, facts: Any, fitted: Any) -> Any:

@@ -32,10 +32,8 @@ def cluster_words(
 
     None for what is no table of several kinds.
     """
-    family = None if facts.model is None else facts.model.family
-    if not isinstance(family, Mixed) or family.complete_columns.size or facts.statistics is None:
-        return None
-    if facts.model is None or len(columns) != family.n_features:
+    family = _family_of_table(facts, columns)
+    if family is None or facts.model is None or facts.statistics is None:
         return None
     k = int(leaf_clusters.max()) + 1
     statistics = np.zeros((k, facts.statistics.shape[1]))
@@ -51,10 +49,31 @@ def cluster_words(
             clusters.append([])
             continue
         two = np.stack([statistics[c], total - statistics[c]])
-        apart = column_influence(family, two, float(rows.sum()))
-        phrases = _phrases(family, two, columns)
-        clusters.append([phrases[j] for j in np.argsort(-apart, kind="stable")[:most] if apart[j] > 0])
+        clusters.append(_most_telling(family, two, columns, most))
     return ClusterWords(ranking, clusters)
+
+
+def words_between(facts: Facts, columns: Sequence[Column], here: Any, there: Any, most: int) -> list[str] | None:
+    """What sets some leaves apart from others, in brackets; both are places of leaves. None as above."""
+    family = _family_of_table(facts, columns)
+    if family is None or facts.statistics is None:
+        return None
+    two = np.stack([facts.statistics[leaves].sum(axis=0) for leaves in (here, there)])
+    return _most_telling(family, two, columns, most)
+
+
+def _family_of_table(facts: Facts, columns: Sequence[Column]) -> Mixed | None:
+    """The family of a table of several kinds whose columns are told apart, None for anything else."""
+    family = None if facts.model is None else facts.model.family
+    if not isinstance(family, Mixed) or family.complete_columns.size or facts.statistics is None:
+        return None
+    return family if len(columns) == family.n_features else None
+
+
+def _most_telling(family: Mixed, two: np.ndarray, columns: Sequence[Column], most: int) -> list[str]:
+    """Phrases about the columns in which two groups of rows (2, s) differ most."""
+    apart, phrases = column_influence(family, two, 1.0), _phrases(family, two, columns)
+    return [phrases[j] for j in np.argsort(-apart, kind="stable")[:most] if apart[j] > 0]
 
 
 def _phrases(family: Mixed, two: np.ndarray, columns: Sequence[Column]) -> dict[int, str]:
@@ -93,7 +112,22 @@ def _number(column: Column, here: float, there: float) -> str:
     if column.reason.startswith(DATES):
         first, second = in_words(np.array([here, there]), column)
         return f"{column.name}: {first} ({second})"
-    return f"{column.name}: {here:.4g} ({there:.4g})"
+    return f"{column.name}: {_figures(here, here, there)} ({_figures(there, here, there)})"
+
+
+def _figures(value: float, *both: float) -> str:
+    """A number to four digits of the larger of the two that stand together: what is small beside it is 0.
+
+    >>> _figures(3.5e-11, 3.5e-11, 3.151), _figures(3.151, 3.5e-11, 3.151), _figures(23901.4, 23901.4, 568.4)
+    ('0', '3.151', '23901')
+    """
+    largest = max(abs(one) for one in both)
+    if not 1e-4 <= largest < 1e6:
+        return f"{value:.4g}"
+    decimals = max(0, 3 - int(np.floor(np.log10(largest))))
+    shown = f"{value:.{decimals}f}"
+    shown = shown.rstrip("0").rstrip(".") if decimals else shown
+    return "0" if float(shown) == 0.0 else shown
 
 
 def _percent(part: float) -> str:

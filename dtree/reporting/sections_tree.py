@@ -10,10 +10,13 @@ from dtree.reporting.profile import contrast, most_distinct
 from dtree.reporting.subject import Subject
 
 _DESCRIBED = 3000  # nodes, largest first, that get typical features
+_IN_WORDS = 300  # of the nodes of a table of several kinds; a few milliseconds each
 _IN_TABLE = 60
 _FEATURES = 5
 _MOST_NAMES = 50_000
 _AT_ONCE = 2_000_000  # values of a block of node profiles
+
+NodeFeatures = dict[int, list[tuple[int, float, float] | str]]
 
 _EXPLAINED = {
     "odds": (
@@ -75,8 +78,11 @@ def tree_section(subject: Subject) -> Section:
     return Section("tree", "Tree", html, _data(subject, features))
 
 
-def node_features(subject: Subject) -> dict[int, list[tuple[int, float, float]]]:
-    """What sets the largest nodes apart from their siblings: (feature, value here, value there), most telling first."""
+def node_features(subject: Subject) -> NodeFeatures:
+    """What sets the largest nodes apart from their siblings: (feature, value here, value there), most telling first.
+
+    For a table of several kinds these are phrases: a category has many levels, and the one that differs is named.
+    """
     profile, shape = subject.profile, subject.shape
     if profile is None or shape.n_leaves < 2:
         return {}
@@ -88,7 +94,12 @@ def node_features(subject: Subject) -> dict[int, list[tuple[int, float, float]]]
     largest = np.argsort(-shape.size, kind="stable")[:_DESCRIBED]
     # A single row is described by its own values only where a leaf holds several rows.
     nodes = largest[(sibling[largest] >= 0) & ((largest >= shape.n_leaves) | (shape.size[largest] > 1))]
-    found: dict[int, list[tuple[int, float, float]]] = {}
+    found: NodeFeatures = {}
+    if subject.words_between(order[:1], order[1:2], 1) is not None:
+        for node in nodes[:_IN_WORDS]:
+            here, there = (order[start[one] : stop[one]] for one in (node, sibling[node]))
+            found[int(node)] = [*(subject.words_between(here, there, _FEATURES) or [])]
+        return found
     block = max(1, _AT_ONCE // profile.sums.shape[1])
     for first in range(0, nodes.shape[0], block):
         some = nodes[first : first + block]
@@ -107,6 +118,10 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
+def _in_words(subject: Subject, feature: tuple[int, float, float] | str) -> str:
+    return feature if isinstance(feature, str) else feature_text(subject, *feature)
+
+
 def feature_text(subject: Subject, feature: int, value: float, other: float | None = None) -> str:
     """One feature in words."""
     kind = subject.profile.kind if subject.profile is not None else "standard"
@@ -117,10 +132,10 @@ def feature_text(subject: Subject, feature: int, value: float, other: float | No
     return f"{name} {shown[0]}" + (f" ({shown[1]})" if len(shown) > 1 else "")
 
 
-def _data(subject: Subject, features: dict[int, list[tuple[int, float, float]]]) -> dict[str, Any]:
+def _data(subject: Subject, features: NodeFeatures) -> dict[str, Any]:
     shape, row_leaf = subject.shape, subject.facts.row_leaf
     m, names = shape.n_leaves, subject.leaf_names()
-    used = sorted({k for listed in features.values() for k, _, _ in listed})
+    used = sorted({one[0] for listed in features.values() for one in listed if not isinstance(one, str)})
     data: dict[str, Any] = {
         "left": shape.left.tolist(),
         "right": shape.right.tolist(),
@@ -152,14 +167,14 @@ def _leaf_word(subject: Subject) -> str:
     return "cluster" if np.array_equal(subject.facts.leaf_clusters, np.arange(subject.shape.n_leaves)) else "leaf"
 
 
-def _as_table(subject: Subject, features: dict[int, list[tuple[int, float, float]]]) -> Markup:
+def _as_table(subject: Subject, features: NodeFeatures) -> Markup:
     shape = subject.shape
     level, parent, names = shape.level, shape.parent, subject.leaf_names()
     nodes = np.argsort(-shape.size, kind="stable")[:_IN_TABLE]
     rows = []
     for node in nodes:
         r = "–" if shape.r is None else f"{shape.r[node]:.3f}"
-        what = ", ".join(feature_text(subject, *feature) for feature in features.get(int(node), [])[:3])
+        what = ", ".join(_in_words(subject, feature) for feature in features.get(int(node), [])[:3])
         name = names[node] if names is not None and node < shape.n_leaves else f"node {node}"
         above = "root" if parent[node] < 0 else f"node {parent[node]}"
         rows.append([name, above, int(level[node]), number(int(shape.size[node])), r, what])

@@ -12,7 +12,7 @@ from dtree.core.columns import Column
 from dtree.core.shape import Shape, shape_of_tree
 from dtree.core.tree import Tree
 from dtree.methods import method_named
-from dtree.methods.cluster_words import ClusterWords, cluster_words
+from dtree.methods.cluster_words import ClusterWords, cluster_words, words_between
 from dtree.methods.degenerate import facts_of_run
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import checked_fitted
@@ -74,6 +74,12 @@ class Subject:
         if not self.kinds or self.columns is None:
             return None
         return cluster_words(self.facts, [self.kinds[column] for column in self.columns], leaf_clusters)
+
+    def words_between(self, here: np.ndarray, there: np.ndarray, most: int) -> list[str] | None:
+        """What sets some leaves of a table apart from others, in words; None where the rows were no table."""
+        if not self.kinds or self.columns is None:
+            return None
+        return words_between(self.facts, [self.kinds[column] for column in self.columns], here, there, most)
 
     @property
     def n_rows(self) -> int:

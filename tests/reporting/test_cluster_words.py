@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 import dtree
 from dtree.cli.app import app
+from dtree.methods.cluster_words import _figures
+from dtree.reporting.sections_tree import node_features
 from dtree.reporting.subject import subject_of
 from tests.tables import people_with_holes
 
@@ -36,6 +38,18 @@ def test_words_are_those_of_the_rows() -> None:
         shares = PEOPLE["city"][here].value_counts(normalize=True)
         assert f"city {shares.index[0]}: {100 * shares.iloc[0]:.0f} % (" in told
     assert sum("height:" in " ".join(phrases) for phrases in words.clusters) >= 2
+
+
+def test_nodes_of_the_tree_name_the_level_that_differs() -> None:
+    """Of a category the level by name, here and (in brackets) in the sibling; what is small beside it is 0."""
+    subject = subject_of(dtree.BHC().fit(PEOPLE))
+    found = node_features(subject)
+    root = 2 * subject.shape.n_leaves - 2
+    below = [node for node in found if subject.shape.parent[node] == root]
+    assert len(below) == 2
+    for node in below:
+        assert any(re.fullmatch(r"city (Rome|Oslo|Bonn): \d+ % \(\d+ %\)", str(one)) for one in found[node])
+    assert [_figures(value, 3.5e-11, 3.151) for value in (3.5e-11, 3.151)] == ["0", "3.151"]
 
 
 def test_missing_values_are_told_where_they_set_a_cluster_apart() -> None:

@@ -150,7 +150,9 @@ class TreeModel {
   typical(k) {
     const percent = (v) => `${Number((100 * v).toPrecision(3))}%`;
     const show = { share: percent, token: percent, rate: (v) => String(Number(v.toPrecision(3))) }[this.data.kind];
-    return (this.features.get(k) || []).map(([feature, here, there]) => {
+    return (this.features.get(k) || []).map((said) => {
+      if (typeof said === "string") return said; // of a table; what the sibling has stands in brackets
+      const [feature, here, there] = said;
       const name = this.featureNames.get(feature);
       if (!show) return `${name} ${here >= 0 ? "+" : "−"}${Math.abs(here).toFixed(2)} sd (sibling ${there >= 0 ? "+" : "−"}${Math.abs(there).toFixed(2)})`;
       return `${name} ${show(here)} (sibling ${show(there)})`;
