@@ -283,6 +283,12 @@ class Tree(Binary):
         own = np.logaddexp(0.0, np.concatenate([np.full(self.n_leaves, -np.inf), self.log_d]))
         return monotone_heights(self.left, self.right, own)
 
+    def _repr_svg_(self) -> str:
+        """A small picture, for notebooks."""
+        from dtree.core.tree_svg import svg_of_tree  # which imports this module
+
+        return svg_of_tree(self)
+
     def validate(self) -> None:
         """Raise ValueError naming the first broken invariant; see `_invariants` for what they are and why."""
         for holds, invariant, why in _invariants(self):

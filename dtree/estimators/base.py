@@ -1,5 +1,6 @@
 """What all estimators share: seed, settings, rows and their names, client, clone, score, save and open."""
 
+import copy
 import inspect
 import os
 import warnings
@@ -228,7 +229,28 @@ class Estimator(BaseEstimator):
         settings: dict[str, Any] = self.get_params(deep=False)
         shared = {"client": settings.pop("client")} if "client" in settings else {}
         copies = {name: clone(value, safe=False) for name, value in settings.items()}
-        return type(self)(**copies, **shared)
+        made = type(self)(**copies, **shared)
+        for name in ("_metadata_request", "_sklearn_output_config"):  # what set_fit_request and set_output keep
+            if name in vars(self):
+                setattr(made, name, copy.deepcopy(vars(self)[name]))
+        return made
+
+    # In notebooks ---------------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._picture()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": bundle["text/html"] + self._picture()} if "text/html" in bundle else bundle
+
+    def _picture(self) -> str:
+        """What the fit found, its tree and its levels, in HTML; nothing before the fit."""
+        if not self.__sklearn_is_fitted__():
+            return ""
+        from dtree.reporting.notebook import html_of
+
+        return html_of(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

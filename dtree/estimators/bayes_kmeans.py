@@ -10,7 +10,9 @@ from sklearn.base import ClusterMixin
 from dtree.core.model import Model
 from dtree.estimators.base import DEPRECATED
 from dtree.estimators.cells import MixtureEstimator
+from dtree.estimators.memberships import ClusterParameters
 from dtree.hierarchy.predictive import log_membership, log_mixture_density
+from dtree.hierarchy.statistics import cluster_statistics
 from dtree.kmeans.passes import Progress
 from dtree.kmeans.predictive import log_weights
 from dtree.kmeans.scoring import Scorer
@@ -18,7 +20,7 @@ from dtree.methods import cells
 from dtree.methods.bayes_kmeans import Fitted
 
 
-class BayesKMeans(ClusterMixin, MixtureEstimator):
+class BayesKMeans(ClusterMixin, ClusterParameters, MixtureEstimator):
     """Hard assignment by marginal likelihood; the number of clusters is inferred [XHG09, section 5].
 
     Parameters
@@ -46,6 +48,7 @@ class BayesKMeans(ClusterMixin, MixtureEstimator):
     trace_ : one `Progress` for every pass.
     columns_ : the columns it uses (a Gaussian given by name leaves out constant ones).
     feature_names_in_, row_names_ : names, when the rows have any.
+    means_, covariances_, weights_ : of Gaussian clusters, as scikit-learn's mixtures have them.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
     >>> BayesKMeans(family="gaussian-diag", random_state=0).fit(X).n_clusters_
@@ -105,6 +108,9 @@ class BayesKMeans(ClusterMixin, MixtureEstimator):
 
     def _cell_mixture(self) -> cells.Mixture:
         return cells.with_new_cluster(self.family_, self.statistics_, *log_weights(self.model_, self.statistics_))
+
+    def _cluster_statistics(self) -> np.ndarray:
+        return self.statistics_
 
     def _clusters(self) -> tuple[Model, np.ndarray]:
         return self.model_, self.statistics_
@@ -175,3 +181,6 @@ class BayesKMeansBHC(BayesKMeans):
         for leaf, cluster in enumerate(self.leaf_clusters_):
             out[:, cluster] += atoms[:, leaf]
         return out
+
+    def _cluster_statistics(self) -> np.ndarray:
+        return cluster_statistics(self.leaf_clusters_, self.statistics_)

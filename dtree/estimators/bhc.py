@@ -12,6 +12,7 @@ from dtree.core.model import Model
 from dtree.core.priors import Prior
 from dtree.core.tree import Tree
 from dtree.estimators.cells import MixtureEstimator
+from dtree.estimators.memberships import ClusterParameters
 from dtree.hierarchy.predictive import log_mixture_density
 from dtree.hierarchy.statistics import cluster_statistics
 from dtree.methods import cells
@@ -19,7 +20,7 @@ from dtree.methods.bhc import Fitted
 from dtree.methods.tree_predictive import Mixture, log_probabilities, mixture_of
 
 
-class TreeEstimator(ClusterMixin, MixtureEstimator):
+class TreeEstimator(ClusterMixin, ClusterParameters, MixtureEstimator):
     """What follows from a tree over atoms: a subclass has `model_` and `tree_`, and says what its leaves are."""
 
     model_: Model
@@ -57,9 +58,12 @@ class TreeEstimator(ClusterMixin, MixtureEstimator):
     def _cell_mixture(self) -> cells.Mixture:
         return cells.with_new_cluster(self.model_.family, *self._predictive())
 
-    def _clusters(self) -> tuple[Model, np.ndarray]:
+    def _cluster_statistics(self) -> np.ndarray:
         atoms, leaf_clusters = self._leaves()
-        return self.model_, cluster_statistics(leaf_clusters, atoms)
+        return cluster_statistics(leaf_clusters, atoms)
+
+    def _clusters(self) -> tuple[Model, np.ndarray]:
+        return self.model_, self._cluster_statistics()
 
 
 class BHC(TreeEstimator):
@@ -91,6 +95,7 @@ class BHC(TreeEstimator):
     tree_, linkage_ : the `Tree`, and the same as a SciPy linkage matrix.
     log_evidence_bound_ : lower bound on the log evidence of the data.
     family_, prior_ : the model with its hyperparameters.
+    means_, covariances_, weights_ : of Gaussian clusters, as scikit-learn's mixtures have them.
     columns_ : the columns it uses.
     atoms_ : statistics (m, s) of the leaves.
     bound_trace_ : bounds while optimising.

@@ -6,10 +6,11 @@ import numpy as np
 
 from dtree.data.source import dense
 from dtree.estimators.base import Estimator
+from dtree.estimators.memberships import Memberships
 from dtree.methods import cells
 
 
-class MixtureEstimator(Estimator):
+class MixtureEstimator(Memberships, Estimator):
     """An estimator whose fit is a mixture: `impute` and `surprisal`."""
 
     def _cell_mixture(self) -> cells.Mixture:

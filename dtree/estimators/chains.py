@@ -16,7 +16,9 @@ from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, Prior
 from dtree.core.tree import Tree
 from dtree.estimators.base import Estimator, seed_of
+from dtree.estimators.memberships import ClusterParameters, Memberships
 from dtree.estimators.rows import checked_atoms
+from dtree.hierarchy.statistics import cluster_statistics
 from dtree.mcmc.credibility import Credibility, node_credibility
 from dtree.mcmc.point_estimate import coclustering, sparse_coclustering
 from dtree.mcmc.posterior import as_datatree, summary_of, tree_at_medians
@@ -28,7 +30,7 @@ from dtree.runs.run import is_run
 _MOST_ROWS_TOGETHER = 20_000  # an n x n matrix of 3 GB
 
 
-class DPMixtureMCMC(ClusterMixin, Estimator):
+class DPMixtureMCMC(ClusterMixin, ClusterParameters, Memberships, Estimator):
     """Mixture with an unknown number of clusters, sampled by MCMC over partitions.
 
     Parameters
@@ -61,6 +63,7 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
     columns_ : the columns it uses (a Gaussian given by name leaves out constant ones).
     atoms_ : statistics (m, s) of the leaves.
     tree_ : a tree over the leaves; `credibility()` says how often the leaves below each of its nodes were one cluster.
+    means_, covariances_, weights_ : of Gaussian clusters of `labels_`, as scikit-learn's mixtures have them.
     feature_names_in_, row_names_ : names, when the rows have any: columns and index of a frame, header and names of a
         file.
 
@@ -233,6 +236,9 @@ class DPMixtureMCMC(ClusterMixin, Estimator):
         below it are in one cluster (`together`), and in which they are a cluster by themselves (`cluster`)."""
         check_is_fitted(self)
         return node_credibility(self.tree_ if tree is None else tree, self._fitted.partitions)
+
+    def _cluster_statistics(self) -> np.ndarray:
+        return cluster_statistics(self._fitted.leaf_clusters, self.atoms_)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability (n, k) that each row belongs to each cluster of `labels_`, given that it belongs to one."""

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from dtree.core.levels import canonical_by_size
 from dtree.core.model import Model
 from dtree.estimators.cells import MixtureEstimator
+from dtree.estimators.memberships import named_means
 from dtree.methods import cells
 from dtree.methods.tree_clustering import Fitted
 from dtree.methods.tree_clustering_facts import levels_frame
@@ -47,7 +48,8 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
     component_labels_ : (n,) the component of each row.
     n_components_ : how many.
     leaf_clusters_ : the cluster of each.
-    components_ : dict of named posterior means of the components (`means`, `covariances`, ...).
+    components_ : dict of named posterior means of the components (`means`, `covariances`, ...), also as
+        attributes (`means_`, ...).
     weights_ : shares.
     tree_ : over the components, with `cut`, `to_linkage` and `to_newick`.
     linkage_ : the same for SciPy.
@@ -98,6 +100,8 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
         self.family_, self.model_ = mixture.family, fitted.model
         self.statistics_ = mixture.statistics[held]
         self.components_, self.weights_ = mixture.parameters(held), mixture.weights()[held]
+        for name, values in named_means(mixture.family, self.statistics_).items():
+            setattr(self, name, values)
         self.component_labels_, self.labels_ = self._row_array("leaves"), self._row_array("labels")
         self.leaf_clusters_, self.n_components_ = fitted.leaf_clusters, held.shape[0]
         self.n_clusters_ = int(fitted.leaf_clusters.max()) + 1

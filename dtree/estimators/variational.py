@@ -16,6 +16,7 @@ from dtree.data import in_memory, open_source
 from dtree.data.chunks import CHUNK_BYTES, chunk_bounds
 from dtree.estimators.base import is_elsewhere, seed_of
 from dtree.estimators.cells import MixtureEstimator
+from dtree.estimators.memberships import named_means
 from dtree.estimators.rows import checked_rows, require_room_for_holes
 from dtree.methods import cells
 from dtree.methods.variational import Fitted, State, Variational, fitted_of, used_floats
@@ -201,8 +202,8 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         self.statistics_ = mixture.statistics[fitted.shown]
         self.weights_ = mixture.weights()[fitted.shown]
         self.components_ = mixture.parameters(fitted.shown)
-        for name, values in self.components_.items():
-            setattr(self, f"{name}_", values)
+        for name, values in named_means(mixture.family, self.statistics_).items():
+            setattr(self, name, values)
         self.labels_ = self._row_array("labels")
         self.n_clusters_ = fitted.n_clusters
         if not np.array_equal(np.unique(self.labels_), np.arange(fitted.n_clusters)):
@@ -222,6 +223,10 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
 
     def _clusters(self) -> tuple[Model, np.ndarray]:
         return Model(self.family_, DirichletProcess(self.alpha_)), self.statistics_
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.truncation_
 
     # Prediction -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from dtree.reporting.style import CLUSTER_COLOURS
+from dtree.core.colours import CLUSTER_COLOURS
 
 PATTERNS = 4  # full, hollow, edged and broken: what page.css and draw.js know
 Span = tuple[float, float]  # of an axis: its lowest and its highest value

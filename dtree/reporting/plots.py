@@ -1,37 +1,26 @@
 """Pictures of trees, drawn with Matplotlib."""
 
-import heapq
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from dtree.core.colours import ABOVE_CUT, CLUSTER_COLOURS, INK, colour_of
+from dtree.core.layout import Drawing, children, lay_out
 from dtree.core.partition import canonical_labels
 from dtree.core.shape import Shape
 from dtree.core.tree import Tree
 from dtree.methods.facts import counted
-from dtree.reporting.style import ABOVE_CUT, CLUSTER_COLOURS, INK, colour_of, new_axes, quiet_axes
+from dtree.reporting.style import new_axes, quiet_axes
 from dtree.reporting.subject import subject_of
 
-_FEW_TIPS = 8
 _LARGEST_NAMED = 100  # tips that still get a readable name
-_BELOW_ZERO = -0.05  # where leaves stand on a scale of depths: a fork may stand at zero
 _AXIS = {
     "odds": "log odds against one cluster",
     "time": "diffusion time that was left",
     "depth": "depth of the valley (nats)",
 }
-
-
-class _Drawing(NamedTuple):
-    """Where every drawn node stands."""
-
-    opened: list[int]  # nodes drawn as a fork
-    tips: list[int]  # drawn leaves and collapsed nodes, top to bottom
-    place: dict[int, float]  # position of each drawn node across the tips
-    height: np.ndarray  # (2m-1,)
-    foot: float  # where the leaves stand
 
 
 def plot_tree(
@@ -83,7 +72,7 @@ def plot_tree(
     if max_leaves < 2:
         raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
     cluster = shape.clusters_of_nodes(leaf_cluster)
-    drawing = _lay_out(shape, cluster, max_leaves)
+    drawing = lay_out(shape, cluster, max_leaves)
     height = 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED)
     ax = new_axes(8.0, height) if ax is None else ax
     colour = [colour_of(int(c)) for c in cluster]
@@ -100,68 +89,20 @@ def plot_tree(
     return ax
 
 
-def _lay_out(shape: Shape, cluster: np.ndarray, max_leaves: int) -> _Drawing:
-    m, merges = shape.n_leaves, shape.height
-    opened = set(range(m, 2 * m - 1)) if m <= max_leaves else _opened(shape, cluster, max_leaves)
-    tips: list[int] = []
-    stack = [2 * m - 2]
-    while stack:
-        node = stack.pop()
-        if node in opened:
-            # The larger child on top makes the picture independent of which child is called left.
-            stack.extend(sorted(_children(shape, node), key=lambda k: (shape.size[k], -k)))
-        else:
-            tips.append(node)
-    place = {node: float(position) for position, node in enumerate(tips)}
-    for node in sorted(opened):
-        place[node] = 0.5 * sum(place[child] for child in _children(shape, node))
-    drawn = [merges[node - m] for node in place if node >= m]
-    foot = {"time": 0.0, "depth": _BELOW_ZERO}.get(shape.scale, min(0.0, *drawn, 0.0) * 1.6 - 0.6)
-    return _Drawing(sorted(opened), tips, place, np.concatenate([np.full(m, foot), merges]), foot)
-
-
-def _opened(shape: Shape, cluster: np.ndarray, max_leaves: int) -> set[int]:
-    """Which forks to draw of a tree with too many: those above the clusters, highest first.
-
-    When that leaves only a few tips, the largest clusters are opened too.
-    """
-    m = shape.n_leaves
-    opened: set[int] = set()
-
-    def turn(node: int) -> tuple[bool, float, int]:
-        inside = bool(cluster[node] >= 0)
-        return inside, -float(shape.size[node] if inside else shape.height[node - m]), -node
-
-    waiting = [turn(2 * m - 2)]
-    while waiting:
-        inside, _, last = heapq.heappop(waiting)
-        if len(opened) + 1 >= (min(max_leaves, _FEW_TIPS) if inside else max_leaves):
-            break
-        opened.add(-last)
-        for child in _children(shape, -last):
-            if child >= m:
-                heapq.heappush(waiting, turn(child))
-    return opened
-
-
-def _children(shape: Shape, node: int) -> tuple[int, int]:
-    return int(shape.left[node - shape.n_leaves]), int(shape.right[node - shape.n_leaves])
-
-
-def _draw_branches(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str]) -> None:
+def _draw_branches(ax: Any, shape: Shape, drawing: Drawing, colour: list[str]) -> None:
     from matplotlib.collections import LineCollection
 
     segments, colours = [], []
     for node in drawing.opened:
         x, at = drawing.height[node], drawing.place[node]
-        for child in _children(shape, node):
+        for child in children(shape, node):
             there = drawing.place[child]
             segments.append([(x, at), (x, there), (drawing.height[child], there)])
             colours.append(colour[child] if colour[node] == ABOVE_CUT else colour[node])
     ax.add_collection(LineCollection(segments, colors=colours, linewidths=1.5, capstyle="round", joinstyle="round"))
 
 
-def _draw_collapsed(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str]) -> None:
+def _draw_collapsed(ax: Any, shape: Shape, drawing: Drawing, colour: list[str]) -> None:
     from matplotlib.collections import PolyCollection
 
     closed = [node for node in drawing.tips if node >= shape.n_leaves]
@@ -171,7 +112,7 @@ def _draw_collapsed(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str])
     ax.add_collection(PolyCollection(corners, facecolors=colours, edgecolors="none", alpha=0.8))
 
 
-def _finish_tree_axes(ax: Any, shape: Shape, drawing: _Drawing, colour: list[str], texts: list[str]) -> None:
+def _finish_tree_axes(ax: Any, shape: Shape, drawing: Drawing, colour: list[str], texts: list[str]) -> None:
     from matplotlib.ticker import NullLocator
 
     quiet_axes(ax, _AXIS[shape.scale], "")

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from dtree.core.colours import CLUSTER_COLOURS, INK, colour_of
 from dtree.reporting.profile import Profile
 from dtree.reporting.projection import principal_plane
-from dtree.reporting.style import CLUSTER_COLOURS, INK, colour_of, new_axes, quiet_axes
+from dtree.reporting.style import new_axes, quiet_axes
 from dtree.reporting.subject import subject_of
 
 _MOST_POINTS = 20_000

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from dtree.core.colours import CLUSTER_COLOURS
 from dtree.reporting.markup import Frame, Section, colour_class, join, number, png, swatch, table
 from dtree.reporting.profile import Profile, contrast, most_distinct
 from dtree.reporting.projection import principal_plane
 from dtree.reporting.sections_levels import by_level
 from dtree.reporting.sections_tree import feature_text
-from dtree.reporting.style import CLUSTER_COLOURS
 from dtree.reporting.subject import Subject
 
 _MOST_CLUSTERS = 200

@@ -83,7 +83,7 @@ def trace_section(subject: Subject) -> Section | None:
         parts.append(line_chart(named, step, name, f"{name} by {step}"))
     for title, frame in subject.facts.tables.items():
         heads = [str(frame.index.name or ""), *map(str, frame.columns)]
-        rows = [[str(name), *map(_cell, values)] for name, values in zip(frame.index, frame.to_numpy())]
+        rows = [[str(name), *map(cell, values)] for name, values in zip(frame.index, frame.to_numpy())]
         parts.append(table(heads, rows, title, range(1, len(heads))))
     if not parts:
         return None
@@ -123,5 +123,6 @@ def _thin(n: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(n, _POINTS_IN_TRACE)).round().astype(int))
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value of a table as text."""
     return number(float(value)) if isinstance(value, int | float | np.number) else str(value)
