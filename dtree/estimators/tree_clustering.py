@@ -20,7 +20,8 @@ from dtree.methods.variational import used_floats
 class TreeClustering(ClusterMixin, MixtureEstimator):
     """Clusters for someone who sets nothing: any table, any size.
 
-    Components are fitted by evidence, with the structure that it prefers. Components without a valley of the density
+    Components are fitted by evidence, with the structure that it prefers; skewed columns are bent (Yeo and Johnson's
+    curve) where that raises the evidence. Components without a valley of the density
     between them are joined, so that a cluster may have any shape. The answer comes with the tree over the components,
     other levels to cut it at, and how sure it is.
 
@@ -34,7 +35,8 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
     random_state : the same number gives the same answer, on one worker or a hundred.
     client : a `distributed.Client` whose workers make the passes.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
-    sample_rows : more rows are fitted in passes that start from a fit of so many of them.
+    sample_rows : more rows are fitted in passes that start from a fit of so many of them, or of four times as many
+        where these show many components.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
