@@ -35,8 +35,7 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
     random_state : the same number gives the same answer, on one worker or a hundred.
     client : a `distributed.Client` whose workers make the passes.
     out : folder for the run, which `dtree.open` and `dtree resume` know; None leaves none.
-    sample_rows : more rows are fitted in passes that start from a fit of so many of them, or of four times as many
-        where these show many components.
+    sample_rows : more rows are fitted in passes that start from a fit of so many of them.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
