@@ -21,7 +21,8 @@ from dtree.methods.variational import used_floats
 class TreeClustering(ClusterMixin, MixtureEstimator):
     """Clusters for someone who sets nothing: any table, any size.
 
-    Components are fitted by evidence, with the structure that it prefers. Components without a valley of the density
+    Components are fitted by evidence, with the structure that it prefers; skewed columns are bent (Yeo and Johnson's
+    curve) where that raises the evidence. Components without a valley of the density
     between them are joined, so that a cluster may have any shape. The answer comes with the tree over the components,
     other levels to cut it at, and how sure it is.
 

@@ -35,6 +35,8 @@ _GREEDY_FEATURES = 8  # in more, choosing a model for this start takes longer th
 _EVERY_SHARE = 2  # of the assumed shares of variance within components: what lies between is learned afterwards
 _TOLERANCE, _ITERATIONS = 1e-5, 200  # nats a row: components do not move visibly any more; hyperparameters follow
 _FAR_BEHIND = 1.0  # nats a row by which a short fit may stay behind: going on rarely wins more back
+_BENT_BEHIND = 0.1  # the same for bends of more than _QUICK_ROWS rows, where a fit in vain costs most
+_QUICK_ROWS = 2000
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
 
@@ -153,7 +155,8 @@ def _from_centres(
         if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
             steps = recorded_steps(X)
             families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
-    worth = -np.inf if best is None else best.elbo / best.sums.rows - _FAR_BEHIND
+    behind = _FAR_BEHIND if bends is None or X.shape[0] <= _QUICK_ROWS else _BENT_BEHIND
+    worth = -np.inf if best is None else best.elbo / best.sums.rows - behind
     fit = fit_if_worth(X, weight, families, int(settings.truncation or 2), settings, seed, worth)
     return fit if fit is None or isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
 

@@ -32,8 +32,6 @@ from dtree.variational.threads import one_blas_thread
 from dtree.variational.whole import checked_weight
 
 _RAW_LEAVES, _RAW_DENSITY = "passes/raw-leaves", "passes/raw-density"
-_MORE = 4  # times `sample_rows` are fitted where these show many components
-_ROWS_TO_SHOW = 64  # rows a component on average, below which smaller ones may be overlooked
 _lines = Recent(2)  # by run and pass
 
 
@@ -140,7 +138,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         if weight.sum() < 2:
             raise ValueError(f"there is nothing to cluster in n_samples = {job.n} (1 sample): give at least 2 rows")
         whole = job.n <= settings.sample_rows or job.weight is not None
-        survey = survey_of(job, workers, settings.family, 1 if whole else _MORE * settings.sample_rows)
+        survey = survey_of(job, workers, settings.family, 1 if whole else settings.sample_rows)
         meant, mark = resolved(job, settings.family, survey), fingerprint(job.source, survey)
         if whole:
             columns = meant.columns
@@ -149,14 +147,9 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
                 columns = resolve(settings.family, kinds_of(job.source), *limits(rows), has_holes(rows)).columns
             return vb.Prepared(columns, mark, None)
         sample = vb.used_floats(survey.sample, meant.columns)
-        structures, random = structures_of(settings.family, meant.family), np.random.default_rng(job.seed)
-        some = np.sort(random.permutation(sample.shape[0])[: settings.sample_rows])
+        ones, structures = np.ones(sample.shape[0]), structures_of(settings.family, meant.family)
         with one_blas_thread():
-            for rows in (sample[some], sample):
-                ones = np.ones(rows.shape[0])
-                fit = fit_components(rows, ones, structures, meant.kinds, settings.alpha, job.seed)
-                if np.count_nonzero(fit.sums.counts > 0.5) * _ROWS_TO_SHOW < settings.sample_rows:
-                    break  # otherwise so few rows may not show all components there are
+            fit = fit_components(sample, ones, structures, meant.kinds, settings.alpha, job.seed)
         sums = fit.sums.scaled(job.n / fit.sums.rows)
         return vb.Prepared(meant.columns, mark, Mixture.of(sums, fit.rule))
 

@@ -86,6 +86,37 @@ def test_a_table_with_gaps_and_words() -> None:
     assert fit(frame, columns={"kind": "skip"}).feature_names_in_.tolist() == ["size"]
 
 
+def test_a_category_alone_does_not_part_groups() -> None:
+    """Two kinds of animals, each with two sexes of unlike size: the kinds are found, not the four."""
+    rng = np.random.default_rng(6)
+    kind, sex = np.repeat([0, 1], 120), np.tile([0, 1], 120)
+    frame = pd.DataFrame(
+        {
+            "weight": rng.normal(10 + 4 * kind + 1.5 * sex, 0.7),
+            "length": rng.normal(30 - 6 * kind + 1.5 * sex, 1.0),
+            "sex": np.where(sex, "male", "female"),
+        }
+    )
+    assert adjusted_rand_score(kind, fit(frame).labels_) > 0.95
+
+
+def test_skewed_columns_are_bent(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    known = np.repeat([0, 1], [150, 100])
+    X = np.exp(rng.normal(size=(250, 4)) * 0.7) + known[:, None] * [9.0, 9.0, 0.0, 0.0]
+    model = fit(X)
+    assert model.family_.name == "bent"
+    assert adjusted_rand_score(known, model.labels_) > 0.9
+    order = rng.permutation(250)
+    assert np.array_equal(fit(X[order] * [1e3, 1.0, 1e-3, 1.0] - 5.0).labels_, model.labels_[order])
+    assert np.array_equal(fit(X[:, ::-1]).labels_, model.labels_)
+    np.testing.assert_allclose(model.components_["means"][:, 2:].mean(), 1.0, atol=0.5)  # medians of the log-normals
+    dtree.save(model, tmp_path / "run.zarr")
+    again = dtree.open(tmp_path / "run.zarr")
+    assert np.array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.score_samples(X), model.score_samples(X))
+
+
 def test_sparse_counts() -> None:
     rng = np.random.default_rng(5)
     shares = np.array([[0.45, 0.45, 0.05, 0.05], [0.05, 0.05, 0.45, 0.45]])[np.repeat([0, 1], [70, 50])]
