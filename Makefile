@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := deploy/constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-slow test-numerics test-lowest lint types docs clean
+.PHONY: demo test test-slow test-numerics lint types docs clean
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "dtree needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
@@ -39,13 +39,6 @@ test-numerics: | $(BIN)/python
 	$(NUMERICS)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) numpy scipy numba scikit-learn threadpoolctl msgspec
 	PYTHONPATH=. $(NUMERICS)/bin/python tests/numerics_alone.py
 
-# The lowest versions that pyproject.toml allows, in an environment of their own, and a quick set of tests.
-LOWEST := .venv-lowest
-test-lowest: | $(BIN)/python
-	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --constraint deploy/lowest.txt --editable ".[plot,parquet]" pytest
-	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -W default tests/test_names.py tests/test_extremes.py tests/test_cli.py
-
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -59,4 +52,4 @@ docs: $(VENV)/.dev
 	@echo "open docs-html/index.html"
 
 clean:
-	rm -rf $(VENV) $(NUMERICS) $(LOWEST) dtree-demo* docs-html jupyter_execute docs/_made
+	rm -rf $(VENV) $(NUMERICS) dtree-demo* docs-html jupyter_execute docs/_made

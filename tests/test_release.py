@@ -29,13 +29,6 @@ def test_there_is_one_version() -> None:
     assert f"## {dtree.__version__}\n" in (ROOT / "dtree/guide/changes.py").read_text()
 
 
-def test_the_lowest_versions_are_those_of_the_ranges() -> None:
-    extras = project()["optional-dependencies"]
-    wanted = ranges(project()["dependencies"] + extras["plot"] + extras["parquet"])
-    lines = (ROOT / "deploy" / "lowest.txt").read_text().splitlines()
-    assert dict(line.split("==") for line in lines if not line.startswith("#")) == wanted
-
-
 def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
     recipe = (ROOT / "deploy" / "conda" / "meta.yaml").read_text().split("  run:\n")[1].split("\ntest:")[0]
     lines = [line.strip(" -") for line in recipe.splitlines()]
