@@ -24,6 +24,7 @@
   `--column NAME=KIND` and `columns=` to overrule, frames of pandas, Polars and Arrow. New rows are read with the levels of the run.
 * Single values: `impute` and `surprisal`, `dtree impute` and `dtree predict --surprisal`. Clusters of a table are described by kind, and its
   columns ranked by the nats with which they tell clusters apart, on the console and in the report.
+* `IncrementalBHC` takes rows of weight 0 as `BHC` does: they are in no leaf, and labelled as new rows are.
 * Mended: `DPMixtureVB` crashed after an accepted escape; a saved probit diffusion tree changed when it was opened; saved models lost names.
 
 ## 0.1.0
