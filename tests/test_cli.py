@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -298,6 +299,10 @@ def test_the_example_in_the_help_works(
     if command == "impute":  # by the run that the example of `vb` makes
         kind = ["--labels-column", "kind", "--family", "gaussian-diag"]
         _run("vb", f"{folder}/dtree-demo.csv", *kind, "--out", f"{tmp_path}/mixture.zarr")
+    if command == "convert":
+        with tarfile.open(ROOT / "tests" / "runs" / "old" / "runs.tar.xz") as runs:
+            runs.extractall(tmp_path, filter="data")
+        (tmp_path / "exact.zarr").rename(tmp_path / "old.zarr")
     for path in folder.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
@@ -305,7 +310,7 @@ def test_the_example_in_the_help_works(
 
 
 def test_every_command_of_the_design_is_there() -> None:
-    wanted = "demo fit sample vb ddt levels predict impute resume status info verify report export warm bench"
+    wanted = "demo fit sample vb ddt levels predict impute resume status info verify report convert export warm bench"
     assert set(COMMANDS) == set(wanted.split())
 
 

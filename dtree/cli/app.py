@@ -23,6 +23,7 @@ COMMANDS = {
     "info": "Say what a run holds and where it came from.",
     "verify": "Read every array of a run, and of its data if asked to, and name what is damaged.",
     "report": "Write one HTML page about a run.",
+    "convert": "Write a finished run of dtree 0.1 as a run of this version.",
     "export": "Write parts of a run in formats that other programs read.",
     "warm": "Compile now what a first fit would compile, on all cores.",
     "bench": "Time exact trees of made-up rows here, beside SciPy's average linkage.",

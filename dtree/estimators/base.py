@@ -4,6 +4,7 @@ import copy
 import inspect
 import os
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -205,7 +206,7 @@ class Estimator(BaseEstimator):
         BHC(storage_options={'aws_secret_access_key': ***})
         """
         found: dict[str, Any] = super().get_params(deep)
-        if found.get("storage_options") is not None:
+        if isinstance(found.get("storage_options"), Mapping):  # anything else is refused when it is used
             found["storage_options"] = StorageOptions(found["storage_options"])
         return found
 

@@ -143,7 +143,8 @@ class BHC(TreeEstimator):
         self.labels_ = self._row_array("labels")
         leaves = self._run.row_array("leaves")
         held = np.arange(self.labels_.shape[0]) if leaves is None else np.flatnonzero(np.asarray(leaves) >= 0)
-        if not np.array_equal(self.labels_[held], self._leaf_clusters):
+        # A converted run of version 0.1 with rows of weight 0 does not know which rows its leaves are.
+        if held.size and not np.array_equal(self.labels_[held], self._leaf_clusters):
             raise ValueError(f"{self._run.location} is damaged: its labels do not follow from its tree")
 
     def _leaves(self) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from dtree.estimators.rows import checked_atoms, checked_rows, require_room_for_
 from dtree.hierarchy.hyperparameters import log_bound
 from dtree.hierarchy.incremental_forest import Forest
 from dtree.methods.contract import used_columns
-from dtree.methods.incremental import Fitted, generator_in, require_no_zeros, state_of
+from dtree.methods.incremental import Fitted, Weightless, generator_in, row_arrays, state_of
 
 
 class IncrementalBHC(TreeEstimator):
@@ -74,6 +74,8 @@ class IncrementalBHC(TreeEstimator):
     _method_name = "incremental"
     _tree: Tree | None  # this and the next are computed from the forest when they are asked for
     _labels: np.ndarray | None
+    _weightless: Weightless
+    n_seen_: int
 
     def __init__(
         self,
@@ -95,7 +97,10 @@ class IncrementalBHC(TreeEstimator):
     # Growing ----------------------------------------------------------------------------------------------------------
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Insert more rows into the forest; a row that is refused leaves it as it was. The first call is `fit`."""
+        """Insert more rows into the forest; a row that is refused leaves it as it was. The first call is `fit`.
+
+        A row of weight 0 is not inserted; it gets the label of a new row, again whenever the forest has grown.
+        """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, y, sample_weight)
         if hasattr(X, "dask") and self.client is not None:
@@ -104,12 +109,15 @@ class IncrementalBHC(TreeEstimator):
         rows = used_columns(checked_rows(self, data, reset=False), self.columns_)
         require_room_for_holes(self.family_, rows)
         weight = as_counts(sample_weight, rows.shape[0])
-        require_no_zeros(weight)
+        weightless = Weightless.among(rows, weight)
+        if weightless.places.size and weight is not None:
+            rows, weight = rows[weight > 0], weight[weight > 0]
         atoms = self.model_.atoms(rows, weight)
         self._forest.require_precision(atoms)
         names, known = take_names(data).row_names, self.__dict__.pop("row_names_", None)
         if known is not None and names is not None:  # names of all rows, as long as every block has them
             self.row_names_ = np.concatenate([known, names])
+        self._weightless = self._weightless.after(self.n_seen_, weightless)
         return self._grow(atoms)
 
     def partial_fit_atoms(self, atoms: Any) -> Self:
@@ -127,6 +135,7 @@ class IncrementalBHC(TreeEstimator):
             self._seed = seed_of(self.random_state)
             self._rng = np.random.default_rng(self._seed)
             self._plant(Forest(model, noisy=settings.init == "noisy", balanced=settings.balanced))
+            self._weightless = Weightless.among(np.zeros((0, family.n_features)), None)
         self._forest.require_precision(atoms)
         self.__dict__.pop("row_names_", None)
         return self._grow(atoms)
@@ -140,7 +149,7 @@ class IncrementalBHC(TreeEstimator):
         self._forest.insert(atoms, self._rng.permutation(atoms.shape[0]) if self.shuffle else None)
         self._grown = True
         self._tree, self._labels, self._mixture = None, None, None
-        self.n_seen_ = self._forest.n_atoms
+        self.n_seen_ = self._forest.n_atoms + self._weightless.places.shape[0]
         if self.out is not None:
             with self._stores():
                 self._finished_run().copy_to(self.out, self._method, overwrite=True)
@@ -150,7 +159,8 @@ class IncrementalBHC(TreeEstimator):
         self._plant(fitted.grown())
         self._seed, self._rng, self._grown = self._run.header.seed, generator_in(fitted.generator), False
         self._tree, self._labels, self._mixture = fitted.tree, self._row_array("labels"), None
-        self.n_seen_ = fitted.forest.n_atoms
+        self._weightless = fitted.weightless
+        self.n_seen_ = fitted.forest.n_atoms + fitted.weightless.places.shape[0]
 
     def _forget(self) -> None:
         super()._forget()
@@ -181,7 +191,7 @@ class IncrementalBHC(TreeEstimator):
     def labels_(self) -> np.ndarray:
         check_is_fitted(self)
         if self._labels is None:
-            self._labels = self._forest.labels() if self._forest.noisy else self.tree_.cut()
+            self._labels = self._weightless.labels(self.model_, *self._leaves())
         return self._labels
 
     @property
@@ -193,7 +203,7 @@ class IncrementalBHC(TreeEstimator):
         return log_bound(self.tree_, self.model_, float(self.tree_.size[-1]))
 
     def _leaves(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._forest.atoms(), self.labels_
+        return self._forest.atoms(), self._forest.labels() if self._forest.noisy else self.tree_.cut()
 
     # Saving -----------------------------------------------------------------------------------------------------------
 
@@ -206,7 +216,7 @@ class IncrementalBHC(TreeEstimator):
         if self._grown:
             settings, forest = self._settings(), self._forest
             given: dict[str, Any] = {
-                "n_rows": forest.n_atoms,
+                "n_rows": self.n_seen_,
                 "feature_names": _texts(getattr(self, "feature_names_in_", None)),
                 "row_names": _texts(getattr(self, "row_names_", None)),
                 "fingerprint": "",  # there is no one dataset any more
@@ -218,9 +228,10 @@ class IncrementalBHC(TreeEstimator):
                 given |= {"n_features": self.n_features_in_, "seed": self._seed, "status": "done"}
                 header = Header(self._method_name, in_words(settings), "an array", **given)
             noisy, balanced, rng = forest.noisy, forest.balanced, state_of(self._rng)
-            fitted = Fitted(self.columns_, self.model_, forest.columns(), noisy, balanced, self.tree_, rng)
-            labels = {"labels": self.labels_.astype(np.int32)}
-            self._run, self._grown = Run.in_this_process(header, settings, fitted, labels), False
+            columns, rest = forest.columns(), self._weightless
+            fitted = Fitted(self.columns_, self.model_, columns, noisy, balanced, self.tree_, rng, rest)
+            rows = row_arrays(rest, self.labels_)
+            self._run, self._grown = Run.in_this_process(header, settings, fitted, rows), False
         return self._run
 
 

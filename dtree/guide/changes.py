@@ -11,7 +11,8 @@
 * The report has a slider over levels, clusters against a column of labels, and the oddest rows; twenty colours that stay apart, then patterns.
 * One contract for all methods: memory and workers run the same loop and give the same bits; every method can be stopped, resumed, saved,
   opened, predicted with on workers and reported on. `BHC` and `IncrementalBHC` take `out=` too, and every estimator can be saved.
-* One format of runs with hashes of every array. Runs of 0.1 are not read; the sentence that says so names the command that made them.
+* One format of runs with hashes of every array. Finished runs of 0.1 (trees, Bayes K-means, variational mixtures) are
+  converted by `dtree convert OLD NEW`; chains, diffusion trees and stopped runs are not: the sentence names the command that made them.
 * A family of your own needs `statistics`, `compile` and `log_marginal`, and then has every method, all six variational bounds included.
 * The same words everywhere: `max_passes` is now `max_iter`, `threshold` is `cut` (the old names work in this version, with a warning).
   `--seed 3` and `random_state=3` give the same answer, for every method.
@@ -33,6 +34,7 @@
   generalised losses), `credible_ball`, `partition_uncertainty`, `compare_posteriors` and `partition_distance` take draws of any sampler.
 * In scikit-learn: `transform` gives memberships with names (`set_output`), weights are routed, `means_`, `covariances_` and `weights_` of Gaussian
   clusters; in notebooks a fitted model shows its tree and levels, and a `Tree` is a picture.
+* `IncrementalBHC` takes rows of weight 0 as `BHC` does: they are in no leaf, and labelled as new rows are.
 * Mended: `DPMixtureVB` crashed after an accepted escape; a saved probit diffusion tree changed when it was opened; saved models lost names.
 
 ## 0.1.0

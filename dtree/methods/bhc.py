@@ -10,13 +10,12 @@ from dtree.core.shape import shape_of_tree
 from dtree.core.tree import Tree
 from dtree.hierarchy.hyperparameters import learn, log_bound
 from dtree.hierarchy.randomized import build_randomized_tree
-from dtree.hierarchy.statistics import cluster_statistics
 from dtree.methods.bayes_kmeans import tree_task
 from dtree.methods.contract import Job, Method, Told, Workers, used_columns
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_columns, check_statistics, check_tree
 from dtree.methods.settings import AUTO, COARSENING, CUT, FAMILY, PRIOR, option
-from dtree.methods.tree_predictive import log_probabilities, predict_with_tree
+from dtree.methods.tree_predictive import labels_of_new, predict_with_tree
 from dtree.methods.whole_rows import look_at
 
 
@@ -122,8 +121,8 @@ class BHC(Method, Settings=Settings, Prepared=Prepared, State=State, Fitted=Fitt
         rest = np.flatnonzero(leaves < 0)
         found = {"labels": labels}
         if rest.size:  # rows of weight 0 are in no leaf, but get the label of a new row
-            clusters = cluster_statistics(labels[prepared.held], prepared.atoms)
-            labels[rest] = np.argmax(log_probabilities(state.model, clusters, self._rows(job, rest)), axis=1)
+            held = labels[prepared.held]
+            labels[rest] = labels_of_new(state.model, prepared.atoms, held, self._rows(job, rest))
             found["leaves"] = leaves
         for name, values in found.items():
             job.store.create_rows(name, job.n, job.chunk_rows, np.int32, -2)  # -1 stands for no leaf

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from dtree.core.checks import as_counts
 from dtree.core.model import Model
 from dtree.core.tree import Tree
 from dtree.hierarchy.incremental import FREE, LEAVES, NONE, ROOTS, USED, WAITING, Pool, empty_pool
@@ -19,7 +20,7 @@ from dtree.methods.contract import Job, Method, Told, Workers, used_columns
 from dtree.methods.facts import Facts
 from dtree.methods.fitted_checks import check_columns, check_statistics, check_tree
 from dtree.methods.settings import AUTO, COARSENING, FAMILY, PRIOR, option
-from dtree.methods.tree_predictive import predict_with_tree
+from dtree.methods.tree_predictive import labels_of_new, predict_with_tree
 from dtree.methods.whole_rows import look_at
 
 _MOST_BLOCKS = 16  # a commit writes the whole forest, so that more of them would cost more than what they save
@@ -39,15 +40,57 @@ class Settings(msgspec.Struct, frozen=True):
     balanced: Annotated[bool, option("Keep the trees shallow; without it they are exactly those of the paper.")] = True
 
 
+class Weightless(msgspec.Struct, frozen=True):
+    """Rows of weight 0: in no leaf, but labelled as new rows are, whatever the forest has become."""
+
+    rows: np.ndarray  # (z, d') in the columns in use
+    places: np.ndarray  # (z,) which of all rows they are, in order
+
+    @classmethod
+    def among(cls, rows: Any, weight: np.ndarray | None) -> "Weightless":
+        """Those of rows (n, d'), dense or CSR."""
+        places = np.zeros(0, dtype=np.int64) if weight is None else np.flatnonzero(weight == 0)
+        found = rows[places]
+        return cls(np.asarray(found.toarray() if hasattr(found, "tocsr") else found, dtype=np.float64), places)
+
+    def after(self, n: int, others: "Weightless") -> "Weightless":
+        """These among the first n rows, and others among those that came later."""
+        return Weightless(np.concatenate([self.rows, others.rows]), np.concatenate([self.places, n + others.places]))
+
+    def leaves(self, m: int) -> np.ndarray:
+        """The leaf (n,) of every row, -1 for those in none of the m leaves."""
+        found = np.full(m + self.places.shape[0], -1)
+        found[np.setdiff1d(np.arange(found.shape[0]), self.places)] = np.arange(m)
+        return found
+
+    def labels(self, model: Model, atoms: np.ndarray, leaf_clusters: np.ndarray) -> np.ndarray:
+        """The label (n,) of every row, given the atoms (m, s) of the others and their clusters (m,)."""
+        if not self.places.size:
+            return leaf_clusters
+        leaves = self.leaves(atoms.shape[0])
+        found = leaf_clusters[leaves]
+        found[leaves < 0] = labels_of_new(model, atoms, leaf_clusters, self.rows)
+        return found
+
+    def check(self, model: Model, n: int) -> None:
+        """ValueError unless they are some of n rows under the model."""
+        places, shape = self.places, (self.places.shape[0], model.family.n_features)
+        if places.dtype != np.int64 or np.any(np.diff(places) < 1) or np.any((places < 0) | (places >= n)):
+            raise ValueError("its rows of weight 0 are not rows of the data")
+        if self.rows.shape != shape or self.rows.dtype != np.float64:
+            raise ValueError(f"its rows of weight 0 are not of shape {shape}")
+
+
 class Prepared(msgspec.Struct, frozen=True):
     """The model, the rows as atoms, and the order in which they enter."""
 
     columns: np.ndarray  # (d',)
     fingerprint: str
     model: Model
-    atoms: np.ndarray  # (n, s)
-    order: np.ndarray  # (n,)
+    atoms: np.ndarray  # (m, s)
+    order: np.ndarray  # (m,)
     generator: str  # the state of the random generator after the order was drawn
+    weightless: Weightless
 
 
 class State(msgspec.Struct, frozen=True):
@@ -68,6 +111,7 @@ class Fitted(msgspec.Struct, frozen=True):
     balanced: bool
     tree: Tree
     generator: str
+    weightless: Weightless
 
     def grown(self) -> Forest:
         """The forest, ready for more."""
@@ -86,12 +130,15 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
     estimator = "IncrementalBHC"
 
     def prepare(self, job: Job, workers: Workers) -> Prepared:
-        require_no_zeros(job.weight)
         settings, rng = job.settings, np.random.default_rng(job.seed)
         seen = look_at(job, settings.family, settings.prior, settings.coarsening)
-        order = rng.permutation(job.n) if settings.shuffle else np.arange(job.n)
+        m = seen.held.shape[0]
+        order = rng.permutation(m) if settings.shuffle else np.arange(m)
         atoms = seen.model.atoms(seen.rows, seen.weight)
-        return Prepared(seen.columns, seen.fingerprint, seen.model, atoms, order, state_of(rng))
+        weightless = Weightless.among(seen.rows, None)
+        if m < job.n:
+            weightless = Weightless.among(used_columns(job.load(), seen.columns), as_counts(job.weight, job.n))
+        return Prepared(seen.columns, seen.fingerprint, seen.model, atoms, order, state_of(rng), weightless)
 
     def start(self, job: Job, workers: Workers) -> State:
         forest = Forest(job.prepared.model, noisy=job.settings.init == "noisy", balanced=job.settings.balanced)
@@ -99,16 +146,16 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
         return State(0, 0, forest.columns())
 
     def step(self, job: Job, workers: Workers, state: State) -> State:
-        prepared, settings = job.prepared, job.settings
+        prepared, settings, m = job.prepared, job.settings, job.prepared.order.shape[0]
         forest = Forest.from_columns(prepared.model, state.forest, settings.init == "noisy", settings.balanced)
-        stop = min(state.inserted + max(_FEWEST_ROWS, -(-job.n // _MOST_BLOCKS)), job.n)
+        stop = min(state.inserted + max(_FEWEST_ROWS, -(-m // _MOST_BLOCKS)), m)
         forest.insert_some(prepared.atoms, prepared.order[state.inserted : stop])
-        if stop == job.n:
-            forest.n_atoms = job.n
+        if stop == m:
+            forest.n_atoms = m
         return State(state.number + 1, stop, forest.columns())
 
     def over(self, job: Job, state: State) -> bool:
-        return state.inserted == job.n
+        return state.inserted == job.prepared.order.shape[0]
 
     def told(self, state: State) -> Told:
         return Told(f"{state.inserted:,} rows in {state.forest.pool.root.shape[0]:,} trees")
@@ -117,9 +164,14 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
         prepared, settings = job.prepared, job.settings
         noisy, balanced = settings.init == "noisy", settings.balanced
         tree = Forest.from_columns(prepared.model, state.forest, noisy, balanced).tree()
-        fitted = Fitted(prepared.columns, prepared.model, state.forest, noisy, balanced, tree, prepared.generator)
-        job.store.create_rows("labels", job.n, job.chunk_rows, np.int32, -1)
-        job.store.write_rows("labels", 0, fitted.leaf_clusters.astype(np.int32))
+        fitted = Fitted(
+            prepared.columns, prepared.model, state.forest, noisy, balanced, tree, prepared.generator,
+            prepared.weightless,
+        )  # fmt: skip
+        labels = prepared.weightless.labels(prepared.model, prepared.atoms, fitted.leaf_clusters)
+        for name, values in row_arrays(prepared.weightless, labels).items():
+            job.store.create_rows(name, job.n, job.chunk_rows, np.int32, -2)  # -1 stands for no leaf
+            job.store.write_rows(name, 0, values)
         return fitted
 
     # After the fit ----------------------------------------------------------------------------------------------------
@@ -132,11 +184,13 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
         prepared, forest = job.prepared, state.forest
         check_columns(prepared.model, prepared.columns, job)
         check_statistics(prepared.model, prepared.atoms, "of its leaves")
-        if prepared.atoms.shape[0] != job.n or not np.array_equal(np.sort(prepared.order), np.arange(job.n)):
-            raise ValueError(f"its order of rows is not one of {job.n} rows")
+        prepared.weightless.check(prepared.model, job.n)
+        m = job.n - prepared.weightless.places.shape[0]
+        if prepared.atoms.shape[0] != m or not np.array_equal(np.sort(prepared.order), np.arange(m)):
+            raise ValueError(f"its order of rows is not one of {m} rows")
         generator_in(prepared.generator)
-        if not 0 <= state.inserted <= job.n or forest.n_atoms != (job.n if state.inserted == job.n else 0):
-            raise ValueError(f"its forest holds {state.inserted} of {job.n} rows")
+        if not 0 <= state.inserted <= m or forest.n_atoms != (m if state.inserted == m else 0):
+            raise ValueError(f"its forest holds {state.inserted} of {m} rows")
         check_forest(prepared.model, forest, state.inserted)
         at_leaf = forest.pool.atom != NONE
         atoms, width = forest.pool.atom[at_leaf], prepared.atoms.shape[1]
@@ -146,7 +200,8 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
 
     def check(self, fitted: Fitted, header: Any) -> None:
         check_columns(fitted.model, fitted.columns, header)
-        if fitted.forest.n_atoms != header.n_rows:
+        fitted.weightless.check(fitted.model, header.n_rows)
+        if fitted.forest.n_atoms + fitted.weightless.places.shape[0] != header.n_rows:
             raise ValueError(f"its forest has {fitted.forest.n_atoms} leaves for {header.n_rows} rows")
         check_forest(fitted.model, fitted.forest, fitted.forest.n_atoms)
         check_tree(fitted.model, fitted.tree, fitted.grown().atoms())
@@ -158,10 +213,12 @@ class IncrementalBHC(Method, Settings=Settings, Prepared=Prepared, State=State, 
         return found._replace(lines={"trees in the forest": str(fitted.forest.pool.root.shape[0])})
 
 
-def require_no_zeros(weight: Any) -> None:
-    """One sentence when a row has weight 0: a forest cannot hold what was never seen."""
-    if weight is not None and np.any(np.asarray(weight) == 0):
-        raise ValueError("sample_weight has zeros: leave out the rows that were never seen")
+def row_arrays(weightless: Weightless, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """What a run holds for every row: the labels (n,), and the leaves where some rows are in none."""
+    found = {"labels": labels.astype(np.int32)}
+    if weightless.places.size:
+        found["leaves"] = weightless.leaves(labels.shape[0] - weightless.places.shape[0]).astype(np.int32)
+    return found
 
 
 def state_of(rng: np.random.Generator) -> str:

@@ -31,9 +31,14 @@ def log_probabilities(model: Model, clusters: np.ndarray, rows: Any) -> np.ndarr
     return predictive.log_membership(model.family, rows, clusters, log_weights)
 
 
+def labels_of_new(model: Model, atoms: np.ndarray, leaf_clusters: np.ndarray, rows: Any) -> np.ndarray:
+    """The most probable cluster (n,) of rows (n, d'), given the clusters (m,) of atoms (m, s)."""
+    return np.argmax(log_probabilities(model, cluster_statistics(leaf_clusters, atoms), rows), axis=1)
+
+
 def predict_with_tree(
     model: Model, tree: Tree, atoms: np.ndarray, leaf_clusters: np.ndarray, rows: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Labels (n,) and log densities (n,) of rows (n, d')."""
-    labels = np.argmax(log_probabilities(model, cluster_statistics(leaf_clusters, atoms), rows), axis=1)
+    labels = labels_of_new(model, atoms, leaf_clusters, rows)
     return labels, predictive.log_mixture_density(model.family, rows, *mixture_of(model, tree, atoms))

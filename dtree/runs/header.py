@@ -16,6 +16,8 @@ from dtree.core.columns import Column, check_columns
 from dtree.storage.options import without_values
 
 FORMAT = 2  # 1 was that of version 0.1, which had two kinds of runs
+# Kinds of runs of version 0.1 that `dtree convert` reads: two that `dtree.save` wrote, three of fits in passes.
+CONVERTIBLE = ("bhc", "dp-mixture-vb", "bayes-kmeans", "randomized", "variational")
 MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]
@@ -106,12 +108,23 @@ def read_header(stored: Any, run: Any) -> Header:
 
 
 def written_by_an_older_dtree(run: Any, attributes: Mapping[str, Any]) -> str:
-    """One sentence for a run of version 0.1: how it is made again."""
+    """One sentence for a run of version 0.1: how to go on with it."""
+    made_by, kind = command_of_older(attributes), str(attributes.get("kind") or attributes.get("method"))[:40]
+    again = f" (it was made by: {' '.join(made_by)[:200]})" if made_by else ""
+    if kind not in CONVERTIBLE:
+        what = f"is a run of the kind '{kind}'"
+    elif attributes.get("status", "done") != "done":
+        what = "is not finished"
+    else:
+        return f"{run} was written by dtree 0.1: 'dtree convert {run} NEW' makes a run of this version of it{again}"
+    return (
+        f"{run} was written by dtree 0.1 and {what}, which this version does not convert: fit the data again with "
+        f"--overwrite, or open it with dtree 0.1 ('pip install dtree==0.1.0') and export what you need{again}"
+    )
+
+
+def command_of_older(attributes: Mapping[str, Any]) -> list[str]:
+    """The words of the command that made a run of version 0.1, where it says them."""
     notes = attributes.get("provenance")
     command = attributes.get("command") or (notes.get("command") if isinstance(notes, dict) else None)
-    words = " ".join(str(word) for word in command) if isinstance(command, list) else str(command or "")
-    again = f" (it was made by: {words[:200]})" if words else ""
-    return (
-        f"{run} was written by dtree 0.1, whose runs this version does not read: fit the data again with --overwrite, "
-        f"or open it with dtree 0.1 ('pip install dtree==0.1.0') and export what you need{again}"
-    )
+    return [str(word) for word in command] if isinstance(command, list) else str(command or "").split()

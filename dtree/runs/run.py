@@ -154,7 +154,7 @@ class Run:
             for name, kind in ROW_ARRAYS.items():
                 values = self.row_array(name)
                 if values is not None:
-                    fill = -1 if kind is np.int32 else np.nan
+                    fill = -2 if kind is np.int32 else np.nan  # -1 stands for no leaf
                     store.create_rows(name, values.shape[0], max(1, values.shape[0]), kind, fill)
                     store.write_rows(name, 0, values.astype(kind))
             fitted = self.fitted(method.Fitted)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
+import dtree
 from dtree.core.families import DiagonalGaussian, Gaussian
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
@@ -173,8 +176,34 @@ def test_noisy_estimator_and_weights() -> None:
 def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="unknown init 'random'"):
         IncrementalBHC(init="random").fit(blobs(1))
-    with pytest.raises(ValueError, match="zeros"):
-        IncrementalBHC(family()).fit(blobs(1), sample_weight=np.zeros(40) + np.arange(40))
+    with pytest.raises(ValueError, match="sums to zero"):
+        IncrementalBHC(family()).fit(blobs(1)).partial_fit(blobs(2), sample_weight=np.zeros(40))
+
+
+@pytest.mark.parametrize("init", ["exact", "noisy"])
+def test_rows_of_weight_0_are_labelled_as_new_rows_are(init: str, tmp_path: Path) -> None:
+    X, weight = blobs(7, 60), np.arange(60) % 4
+    held = weight > 0
+    settings = {"family": family(), "prior": DirichletProcess(1.0), "init": init, "random_state": 0}
+    model = IncrementalBHC(**settings).fit(X[:40], sample_weight=weight[:40])
+    without = IncrementalBHC(**settings).fit(X[:40][held[:40]], sample_weight=weight[:40][held[:40]])
+    assert np.array_equal(model.tree_.merges, without.tree_.merges)
+    assert np.array_equal(model.labels_[held[:40]], without.labels_)
+    assert np.array_equal(model.labels_[~held[:40]], without.predict(X[:40][~held[:40]]))
+    dtree.save(model, tmp_path / "run")
+    opened = dtree.open(tmp_path / "run")
+    assert np.array_equal(opened.labels_, model.labels_)
+    for grown in (model, opened):  # labels follow the forest, those of earlier rows of weight 0 too
+        grown.partial_fit(X[40:], sample_weight=weight[40:])
+        assert grown.n_seen_ == 60
+        assert grown.tree_.size[-1] == weight.sum()
+    without.partial_fit(X[40:][held[40:]], sample_weight=weight[40:][held[40:]])
+    dtree.save(opened, tmp_path / "grown")
+    for grown in (model, opened, dtree.open(tmp_path / "grown")):
+        assert np.array_equal(grown.labels_[held], without.labels_)
+        assert np.array_equal(grown.labels_[~held], without.predict(X[~held]))
+        assert grown.n_clusters_ == without.n_clusters_
+        assert np.array_equal(grown.score_samples(X), without.score_samples(X))
 
 
 def test_files_and_dask_collections_enter_in_blocks(tmp_path) -> None:

@@ -159,7 +159,7 @@ def test_a_refused_row_leaves_the_forest_as_it_was() -> None:
     model, twin = (IncrementalBHC("gaussian-diag", random_state=0).fit(REAL[:100]) for _ in range(2))
     bad = REAL[100:110].copy()
     bad[7, 1] = np.nan
-    for rows, weight in ((bad, None), (REAL[:5, :1], None), (REAL[:5], np.zeros(5)), (REAL[:5], [1, 0, 1, 1, 1])):
+    for rows, weight in ((bad, None), (REAL[:5, :1], None), (REAL[:5], np.zeros(5)), (REAL[:5], [1, -1, 1, 1, 1])):
         with pytest.raises(ValueError):  # which sentence it is, others test
             model.partial_fit(rows, sample_weight=weight)
     assert model.n_seen_ == 100
