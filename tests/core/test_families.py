@@ -88,6 +88,18 @@ def test_merged_columns_equal_one_by_one(name, coarsening):
     assert np.isnan(joined[[0, 1, 147, 149]]).all()
 
 
+@pytest.mark.parametrize("name", ["gaussian", "gaussian-diag"])
+def test_rows_recorded_to_a_step_have_a_scatter_of_their_own_when_merged(name):
+    X = np.random.default_rng(7).integers(0, 4, (20, 3)).astype(float)
+    plain = FAMILIES[name].defaults(moments_of(X), 0.5)
+    family = type(plain)(**{**plain.parameters(), "step": [1.0, 1.0, 1.0]})
+    atoms = family.statistics(X)
+    out = np.empty(20)
+    compiled = family.compile(atoms.sum(axis=0))
+    log_marginal_merged(compiled, np.ascontiguousarray(atoms.T), atoms[3], 0, 20, out)
+    assert out == pytest.approx(family.log_marginal_of(atoms + atoms[3]), abs=1e-10)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_tables_change_nothing(name):
     rng = np.random.default_rng(6)

@@ -131,6 +131,7 @@ class Gaussian(StandardUnits):
             constant=constant,
             log_jacobian=log_jacobian,
             per_count=1.0 / coarsening,
+            exact_points=self.step is None or not np.any(self.step),
         )
 
     def _second(self, statistics: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ class CompiledGaussian(NamedTuple):
     constant: float  # dof/2 log det scale - log multigamma(dof/2)
     log_jacobian: float
     per_count: float
+    exact_points: bool  # whether one row has no scatter of its own, as it has when it was recorded to a step
 
 
 @kernel
@@ -215,7 +216,7 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
     n_points = 0
     n_clusters = 0
     for j in range(start, stop):
-        if columns[0, j] * family.per_count == 1.0:
+        if family.exact_points and columns[0, j] * family.per_count == 1.0:
             points[n_points] = j
             n_points += 1
         else:
