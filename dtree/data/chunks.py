@@ -46,6 +46,8 @@ def chunk_rows_for(source: Source, worker_bytes: int | None = None, chunk_bytes:
         rows = -(-n // max(number, 1))
     if worker_bytes is not None:
         rows = max(1, min(rows, worker_bytes // 16 // per_row))
+    if rows >= source.shape[0]:
+        return -(-max(source.shape[0], 1) // source.step) * source.step  # all rows are one chunk, however they lie
     if source.step <= rows:
         return rows // source.step * source.step
     return rows if source.step > 4 * rows else source.step

@@ -128,7 +128,7 @@ class FolderStore(ZarrStore):
 
     def check_place(self) -> None:
         """One sentence when nothing can be written here."""
-        check_place(self.path)
+        check_place(Path(self.location))
 
     def clear(self) -> None:
         """Remove everything but the lease, which stays until it is released."""

@@ -91,14 +91,15 @@ class Mixture(msgspec.Struct, frozen=True):
     def responsibilities_without(self, X: Any, order: np.ndarray, columns: list[np.ndarray]) -> Iterator[np.ndarray]:
         """The same (n, T) once for each group of statistics, at `columns` (c,), that is left out of the rows.
 
-        A row that holds one value only has nothing to say without it, and is left as it is.
+        Rows that lack a value are left as they are: to take one more from them asks more than of complete rows, and
+        what is left may say nothing at all.
         """
         coefficients = self._coefficients()[order]
         features = self.family.statistics_of_kept(self.family.kept_rows(X))
         scores = features @ coefficients.T
-        several = (np.count_nonzero(~np.isnan(np.asarray(X, dtype=np.float64)), axis=1) > 1)[:, None]
+        complete = (~np.isnan(np.asarray(X, dtype=np.float64)).any(axis=1) & (X.shape[1] > 1))[:, None]
         for left_out in columns:
-            found = np.ascontiguousarray(scores - several * (features[:, left_out] @ coefficients[:, left_out].T))
+            found = np.ascontiguousarray(scores - complete * (features[:, left_out] @ coefficients[:, left_out].T))
             softmax_rows(found, np.zeros(found.shape[0]))
             yield found
 

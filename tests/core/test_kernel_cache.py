@@ -36,7 +36,8 @@ def kernels() -> list[Dispatcher]:
         for module in pkgutil.walk_packages(package.__path__, f"dtree.{room}."):
             importlib.import_module(module.name)
     found = [thing for thing in gc.get_objects() if isinstance(thing, Dispatcher)]
-    return [kernel for kernel in found if (kernel.py_func.__module__ or "").startswith("dtree.")]
+    ours = [kernel for kernel in found if (kernel.py_func.__module__ or "").startswith("dtree.")]
+    return [kernel for kernel in ours if _file(kernel).exists()]  # not those of examples in docstrings
 
 
 def _file(function: object) -> Path:

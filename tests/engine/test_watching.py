@@ -77,9 +77,9 @@ def test_status_from_another_process_while_a_run_is_written(tmp_path: Path) -> N
     """Checkpoints come and go all the time; whoever looks never stumbles and never disturbs."""
     data = save_rows(tmp_path)
     program = (
-        "import sys; from tests.engine.test_features import *\n"
-        "METHODS['bayes-kmeans'].update(patience=400, max_iter=400)\n"
-        "fit('bayes-kmeans', sys.argv[1], Place(sys.argv[2]))"
+        "import sys, time; from tests.engine.test_features import *\n"
+        "METHODS['bayes-kmeans'].update(patience=100, max_iter=100)\n"
+        "fit('bayes-kmeans', sys.argv[1], Place(sys.argv[2]), lambda event: time.sleep(0.1))"  # to be seen at work
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(data), str(tmp_path / "run")], cwd=ROOT,

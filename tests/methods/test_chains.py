@@ -241,22 +241,24 @@ def test_all_rows_equal(tmp_path):
     assert dtree.open(tmp_path / "run").n_clusters_ == 1
 
 
-def test_a_damaged_run_is_named(tmp_path):
-    options = {"sampler": "gibbs", "chains": 1, "draws": 20, "warmup": 0, "block_draws": 5, **model()}
-    with pytest.raises(Stop):
-        sample(rows(), tmp_path / "run", **options, progress=stop_after(3))
-    (tmp_path / "run" / "parts" / "0000" / "gen-00000002" / "zarr.json").write_text("{")
-    with pytest.raises(ValueError, match="damaged"):
-        resume(tmp_path / "run")
+def _lose_a_record(folder) -> None:
+    (folder / "gen-00000002" / "zarr.json").write_text("{")
 
 
-def test_a_chain_without_all_its_draws_is_named(tmp_path):
+def _lose_draws(folder) -> None:
+    shutil.rmtree(folder / "kept-00000001")
+
+
+@pytest.mark.parametrize("lose", [_lose_a_record, _lose_draws])
+def test_what_a_chain_lost_is_named_and_drawn_again(tmp_path, lose):
     options = {"sampler": "gibbs", "chains": 1, "draws": 20, "warmup": 0, "block_draws": 5, **model()}
+    whole = dtree.open(sample(rows(), tmp_path / "whole", **options))
     with pytest.raises(Stop):
         sample(rows(), tmp_path / "run", **options, progress=stop_after(3))
-    shutil.rmtree(tmp_path / "run" / "parts" / "0000" / "kept-00000001")
-    with pytest.raises(ValueError, match="chain 0 has 15 draws, not 20"):
+    lose(tmp_path / "run" / "parts" / "0000")
+    with pytest.warns(RuntimeWarning, match="damaged: .*part 0 begins again, to the same end"):
         resume(tmp_path / "run")
+    assert np.array_equal(dtree.open(tmp_path / "run").partitions_, whole.partitions_)
 
 
 def test_too_many_rows_are_named(tmp_path, monkeypatch):

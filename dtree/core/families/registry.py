@@ -1,5 +1,8 @@
 """Families by name. A new one is one line in `FAMILIES`."""
 
+from collections import ChainMap
+from collections.abc import Mapping
+
 from dtree.core.checks import named
 from dtree.core.families.base import Family
 from dtree.core.families.bent import Bent
@@ -14,10 +17,8 @@ from dtree.core.families.poisson import Poisson
 FAMILIES: dict[str, type[Family]] = {
     family.name: family for family in (Gaussian, DiagonalGaussian, Bernoulli, Multinomial, Poisson, Categorical, Mixed)
 }
-RECORDED: dict[str, type[Family]] = {
-    **FAMILIES,
-    Bent.name: Bent,
-}  # what a run may hold: bends come from a fit, not by name
+# What a run may hold: bends come from a fit, not by name. Families that a user adds are found in it too.
+RECORDED: Mapping[str, type[Family]] = ChainMap(FAMILIES, {Bent.name: Bent})
 AUTO = "auto"  # a Gaussian for complete numbers, else `Mixed`; see `choice`
 
 
