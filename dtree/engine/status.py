@@ -91,12 +91,15 @@ def status_of(path: str | os.PathLike[str]) -> Status:
 
     Nothing is written and no lease is needed: whoever works on the run is not disturbed.
     """
+    was_free = False
     for tried in range(_TRIES):
         try:
             return _status(path)
         except (ValueError, OSError):
-            if tried == _TRIES - 1 or not _is_held(path):
+            is_free = not _is_held(path)
+            if tried == _TRIES - 1 or (is_free and was_free):  # once: it may have been finished while it was read
                 raise
+            was_free = is_free
             time.sleep(_SECONDS_BETWEEN_TRIES)
     raise AssertionError("the last try raises")
 
