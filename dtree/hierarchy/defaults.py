@@ -1,9 +1,9 @@
 """Models for someone who sets nothing: hyperparameters chosen by the evidence.
 
 How tight a cluster is, relative to the spread of the data, is the one delicate choice. For several assumed
-within-cluster shares of the variance a tree is grown on 200 rows at most, and alpha is learned on it. The most
-promising shares are taken up on a larger subsample, where the family is refined on the tree's nodes where it knows how
-(`Family.refined`) and the tree grown anew, in turn; who falls behind is dropped. A model's score is the bound of the
+within-cluster shares of the variance a tree is grown on (a subsample of) the rows, and alpha is learned on it. For the
+most promising shares the family is refined on the tree's nodes where it knows how (`Family.refined`) and the tree grown
+anew, in turn; who falls behind is dropped. A model's score is the bound of the
 tree that it grows itself, since that is what its user gets. Everything is relative to the data's own moments, so
 shifting or rescaling the data, or any affine map for the full Gaussian, changes no tree and no label.
 """
@@ -35,9 +35,9 @@ _ROUNDS = 6  # at most: a climb ends as soon as the bound rises no more
 _LEAST_GAIN = 0.1  # of a round that goes on
 _STEPS_PER_ROUND = 3
 _FEW_ROWS = 2  # rows per feature up to which a covariance matrix is shrunk, not learned: it would fit every row
-_FIRST_ROWS, _FEWEST_ROWS = 200, 100  # to rank the shares; the cost of every tree is quadratic in them
-_RANKED_WHOLE = 300  # rows up to which a subsample to rank them would save little
-_LARGEST_SUBSAMPLE = 500  # rows on which the best shares are refined
+# Rows: the cost of every tree is quadratic in them. Fewer to rank the shares would save time, but tight clusters need
+# rows to show: a spiral of 312 rows looked like one cluster on half of them.
+_LARGEST_SUBSAMPLE = 500
 _SUBSAMPLE_WORK = 3e9  # n^2 d^3 of the trees grown while choosing
 _WIDE_WORK = 5e8  # n^2 d where the work is not cubic in d: 200 rows of 12,500 words
 
@@ -73,22 +73,20 @@ def choose_model(
                 "X has 1 sample (one row), from which no scale can be learned; give at least 2 rows, or a family "
                 "object with its hyperparameters"
             )
-        shares = (ONE_BLOB, *_SHARES) if kind.needs_covariance else _SHARES
-        candidates = [kind.defaults(moments, share) for share in shares]
+        candidates = [kind.defaults(moments, share) for share in _SHARES]
     rows = _subsample(X.shape[0], candidates[0].n_features, candidates[0].needs_covariance, seed)
     # Statistics are in the data's own units, the same for all candidates.
     atoms = Model(candidates[0], start_prior).atoms(X[rows], None if sample_weight is None else sample_weight[rows])
     search = _Search(atoms, isinstance(prior, str))
     if isinstance(family, Family) or moments is None:
         return search.grown(Model(candidates[0], start_prior)).model
-    few = search.on_some(seed) if rows.shape[0] > _RANKED_WHOLE or rows.shape[0] < X.shape[0] else search
-    best = few.ranked(Model(candidate, start_prior) for candidate in candidates)[:_SHARES_TAKEN_UP]
-    if few is not search:
-        best = [search.grown(fit.model) for fit in best]
+    # One cluster like the data is no start to climb from: it stands beside the others, and takes the place of none.
+    blob = [search.grown(Model(kind.defaults(moments, ONE_BLOB), start_prior))] if kind.needs_covariance else []
+    best = search.ranked(Model(candidate, start_prior) for candidate in candidates)[:_SHARES_TAKEN_UP]
     matrix = candidates[0].n_features if candidates[0].needs_covariance else 0
     if moments.rows > _FEW_ROWS * matrix:
         best = search.climbed(best)
-    return max(best, key=lambda fit: fit.score).model
+    return max(best + blob, key=lambda fit: fit.score).model
 
 
 def _subsample(n: int, d: int, cubic: bool, seed: int) -> np.ndarray:
@@ -100,11 +98,7 @@ def _subsample(n: int, d: int, cubic: bool, seed: int) -> np.ndarray:
         limit = int(min(limit, max(math.sqrt(_WIDE_WORK / d), 100)))
     if n <= limit:
         return np.arange(n)
-    return np.sort(_random(seed, 1).choice(n, limit, replace=False))
-
-
-def _random(seed: int, stream: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
+    return np.sort(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))).choice(n, limit, replace=False))
 
 
 class _Fit(NamedTuple):
@@ -133,12 +127,6 @@ class _Search(NamedTuple):
             return _Fit(found.bound, found.model, tree, statistics)
         tree = tree.with_potentials(model.log_phi_h(statistics))
         return _Fit(log_bound(tree, model, float(model.counts(statistics)[-1])), model, tree, statistics)
-
-    def on_some(self, seed: int) -> "_Search":
-        """The same on at most half of the atoms, but not on very few."""
-        number = min(_FIRST_ROWS, max(self.atoms.shape[0] // 2, _FEWEST_ROWS))
-        some = _random(seed, 2).choice(self.atoms.shape[0], number, replace=False)
-        return _Search(np.ascontiguousarray(self.atoms[np.sort(some)]), self.learn_prior)
 
     def ranked(self, models: Iterable[Model]) -> list[_Fit]:
         """Every model with a tree of its own, best first."""
