@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := deploy/constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-slow test-numerics lint types docs clean
+.PHONY: demo test test-slow test-numerics test-scverse lint types docs clean
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "dtree needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
@@ -39,6 +39,13 @@ test-numerics: | $(BIN)/python
 	$(NUMERICS)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) numpy scipy numba scikit-learn threadpoolctl msgspec
 	PYTHONPATH=. $(NUMERICS)/bin/python tests/numerics_alone.py
 
+# AnnData and scanpy in an environment of their own: anndata 0.12.6 cannot write the strings of pandas 3.
+SCVERSE := .venv-scverse
+test-scverse: | $(BIN)/python
+	test -x $(SCVERSE)/bin/python || $(PYTHON) -m venv $(SCVERSE)
+	$(SCVERSE)/bin/python -m pip install --quiet --editable ".[scverse,parquet]" "pandas<3" pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(SCVERSE)/bin/python -m pytest -q tests/scverse
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,4 +59,4 @@ docs: $(VENV)/.dev
 	@echo "open docs-html/index.html"
 
 clean:
-	rm -rf $(VENV) $(NUMERICS) dtree-demo* docs-html jupyter_execute docs/_made
+	rm -rf $(VENV) $(NUMERICS) $(SCVERSE) dtree-demo* docs-html jupyter_execute docs/_made

@@ -39,6 +39,7 @@ _NAMES_IN = {
     "reporting.plots_runs": ("plot_bounds", "plot_clusters", "plot_coclustering", "plot_traces"),
 }
 _HOME = {name: f"dtree.{module}" for module, names in _NAMES_IN.items() for name in names}
+_ROOMS = {"pl": "dtree.scverse.pl", "tl": "dtree.scverse.tl"}  # modules, called as scanpy calls its own
 
 __all__ = ["__version__", *sorted(_HOME)]
 
@@ -46,8 +47,10 @@ __all__ = ["__version__", *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name in _ROOMS:
+        return import_module(_ROOMS[name])
     raise AttributeError(f"module 'dtree' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_ROOMS]

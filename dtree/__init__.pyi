@@ -38,6 +38,8 @@ from dtree.reporting.plots_runs import plot_bounds as plot_bounds
 from dtree.reporting.plots_runs import plot_clusters as plot_clusters
 from dtree.reporting.plots_runs import plot_coclustering as plot_coclustering
 from dtree.reporting.plots_runs import plot_traces as plot_traces
+from dtree.scverse import pl as pl
+from dtree.scverse import tl as tl
 
 __version__: str
 __all__: list[str]

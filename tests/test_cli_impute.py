@@ -95,16 +95,34 @@ def test_arrays_with_holes(tmp_path: Path) -> None:
     np.testing.assert_allclose(filled.to_numpy()[~np.isnan(X)], X[~np.isnan(X)])
 
 
+def test_full_gaussians_fill_gaps_by_the_rest_of_the_row(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.multivariate_normal([0.0, 5.0], [[1.0, 0.99], [0.99, 1.0]], 60)
+    np.save(tmp_path / "x.npy", X)
+    run("fit", tmp_path / "x.npy", "--family", "gaussian", "--method", "exact", "--out", tmp_path / "run.zarr")
+    holed, wrong = X.copy(), X.copy()
+    holed[7, 1], wrong[9, 0] = np.nan, X[9, 0] + 2.0  # no odd value on its own
+    np.save(tmp_path / "holed.npy", holed)
+    np.save(tmp_path / "wrong.npy", wrong)
+    run("impute", tmp_path / "run.zarr", tmp_path / "holed.npy", "--out", tmp_path / "filled.csv")
+    assert abs(pd.read_csv(tmp_path / "filled.csv").iloc[7, 1] - X[7, 1]) < 0.6
+    told = run("predict", tmp_path / "run.zarr", tmp_path / "wrong.npy", "--surprisal", "--out", tmp_path / "o.csv")
+    assert "row 9: feature" in told
+    run("predict", tmp_path / "run.zarr", tmp_path / "holed.npy", "--out", tmp_path / "labels.csv")
+    assert np.isfinite(pd.read_csv(tmp_path / "labels.csv")["log_density"]).all()
+
+
 def test_runs_that_say_nothing_of_single_values(runs: Path, tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(12, 2))
     np.save(tmp_path / "x.npy", X)
     quick = ["--chains", "1", "--draws", "4", "--warmup", "2"]
     run("sample", tmp_path / "x.npy", *quick, "--out", tmp_path / "chains.zarr")
-    run("fit", tmp_path / "x.npy", "--family", "gaussian", "--out", tmp_path / "full.zarr")
+    np.save(tmp_path / "counts.npy", np.random.default_rng(0).poisson(2.0, (12, 2)))
+    run("fit", tmp_path / "counts.npy", "--family", "multinomial", "--out", tmp_path / "words.zarr")
     out = ["--out", tmp_path / "o.csv"]
     for name, sentence in {
         "chains": "holds a DPMixtureMCMC, which says nothing of single values",
-        "full": "columns that depend on each other within a cluster",
+        "words": "the multinomial family says nothing of single values",
     }.items():
         assert sentence in run("impute", tmp_path / f"{name}.zarr", tmp_path / "x.npy", *out, code=2)
         assert sentence in run("predict", tmp_path / f"{name}.zarr", tmp_path / "x.npy", "--surprisal", *out, code=2)

@@ -3,14 +3,16 @@
     python deploy/slurm/run_on_slurm.py big.zarr run.zarr --jobs 8 --cores 16 --memory 20GB -- --family gaussian-diag
 
 starts a Dask scheduler here and keeps 8 Slurm jobs of 16 one-thread workers each. What follows `--` goes to `dtree
-fit`. Data, run and certificates must be on a file system that all nodes see. Needs `pip install dask-jobqueue` beside
-dtree.
+fit`. Certificates must be on a file system that all nodes see; data and run there too, or in a bucket (s3://...). Needs
+`pip install dask-jobqueue` beside dtree. SIGTERM (scancel, the walltime) ends the fit as Ctrl-C does and then the jobs
+of its workers; the same line again resumes.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -34,7 +36,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         description=(__doc__ or "").splitlines()[0], epilog="what follows -- goes to dtree fit"
     )
     parser.add_argument("data", help="the dataset, as dtree fit takes it")
-    parser.add_argument("run", type=Path, help="the run's folder; an unfinished run there is resumed")
+    parser.add_argument("run", help="the run's folder, or s3://...; an unfinished run there is resumed")
     parser.add_argument("--jobs", type=int, default=4, help="how many Slurm jobs to keep running (4)")
     parser.add_argument("--cores", type=int, default=8, help="cores of each job, and worker processes in it (8)")
     parser.add_argument("--memory", default="10GB", help="memory of each job: at least 1.25 GB for each core (10GB)")
@@ -112,23 +114,49 @@ def command(options: argparse.Namespace, scheduler: str, certificates: Path) -> 
     where = ["--scheduler", scheduler, "--tls-ca", str(certificates / "ca.pem")]
     where += ["--tls-cert", str(certificates / "cert.pem"), "--tls-key", str(certificates / "key.pem")]
     if has_begun(options.run):
-        return ["dtree", "resume", str(options.run), *where]
-    return ["dtree", "fit", options.data, "--out", str(options.run), *where, *options.options]
+        return ["dtree", "resume", options.run, *where]
+    return ["dtree", "fit", options.data, "--out", options.run, *where, *options.options]
 
 
-def has_begun(run: Path) -> bool:
+def has_begun(run: str) -> bool:
     """Whether there is a checkpoint to carry on from; a finished run has labels and no checkpoints any more."""
-    return (run / "labels").exists() or any((run / "checkpoints").glob("gen-*"))
+    if "://" in run:  # a bucket: dtree itself knows what is there
+        from dtree.runs.run import has_begun as begun_in_bucket
+        from dtree.storage import located
+
+        return begun_in_bucket(located(run))
+    return (Path(run) / "labels").exists() or any((Path(run) / "checkpoints").glob("gen-*"))
 
 
-def clear_unborn(run: Path) -> None:
+def clear_unborn(name: str) -> None:
     """Remove a run that died before its first checkpoint, and nothing else; see `fit_or_resume.sh`."""
+    if "://" in name:  # dtree clears a bucket itself
+        return
+    run = Path(name)
     parts = ("zarr.json", "settings", "prepared", "checkpoints", "passes", "staged", "data")
     partial = tuple(f".{part}.partial-" for part in parts[:3])
-    if not run.is_dir() or run.is_symlink() or has_begun(run):
+    if not run.is_dir() or run.is_symlink() or has_begun(name):
         return
     if all(found.name.startswith(partial) or found.name in parts for found in run.iterdir()):
         shutil.rmtree(run)
+
+
+class Fit:
+    """The process that fits, and what SIGTERM does: to be told to end before this process ends its workers' jobs."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def stop(self, *_: Any) -> None:
+        """Let the fit give up the run, or leave if it has not begun; either way the jobs of workers are cancelled."""
+        if self.process is None:
+            sys.exit(128 + signal.SIGTERM)
+        self.process.terminate()
+
+    def run(self, words: Sequence[str]) -> int:
+        """Its exit code."""
+        self.process = subprocess.Popen(words)
+        return self.process.wait()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,6 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "distributed.scheduler.http.routes": ["distributed.http.health"],
         }
     )
+    fit = Fit()
+    signal.signal(signal.SIGTERM, fit.stop)
     with SLURMCluster(**cluster_settings(options, certificates)) as cluster:
         if options.print_job:
             print(cluster.job_script())
@@ -155,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster.adapt(minimum_jobs=options.jobs, maximum_jobs=options.jobs)
         cluster.wait_for_workers(1)
         clear_unborn(options.run)
-        return subprocess.run(command(options, cluster.scheduler_address, certificates), check=False).returncode
+        return fit.run(command(options, cluster.scheduler_address, certificates))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ def model_of_cells(run: str, verb: str) -> Any:
     """The model of a run that says something of single values, or one sentence why there is none."""
     from dtree.estimators.cells import MixtureEstimator
     from dtree.estimators.saving import open as open_run
-    from dtree.methods.cells import by_columns
+    from dtree.methods.cells import blocks_of
 
     model = open_run(run)
     if not isinstance(model, MixtureEstimator):
@@ -15,7 +15,7 @@ def model_of_cells(run: str, verb: str) -> Any:
             f"{run} holds a {type(model).__name__}, which says nothing of single values: {verb} with a run of "
             "'dtree fit' or 'dtree vb'"
         )
-    by_columns(model._cell_mixture())  # whether its columns can be told apart is said before rows are read
+    blocks_of(model._cell_mixture())  # whether its columns can be told apart is said before rows are read
     return model
 
 

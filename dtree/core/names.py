@@ -13,6 +13,11 @@ class Named(NamedTuple):
     feature_names: np.ndarray | None = None
 
 
+def is_collection(X: Any) -> bool:
+    """Whether this is a Dask collection, also one with names."""
+    return hasattr(X.X if isinstance(X, Named) else X, "dask")
+
+
 def take_names(X: Any) -> Named:
     """Rows with their names; anything without names comes back as it is.
 

@@ -7,6 +7,8 @@ density in the middle lies z^2 / 2 - log 2 nats below the peaks. So both kinds o
 
 A single category always parts its rows without overlap, which says nothing of groups: they are groups when the other
 columns know of them too. So the overlap is taken with each category left out in turn, and the largest counts.
+
+Rows with gaps are completed before they are counted (`methods.completed_rows`): they are in doubt for want of values.
 """
 
 from __future__ import annotations

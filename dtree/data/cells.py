@@ -17,11 +17,13 @@ class Cells(NamedTuple):
     form : "number", "truth", "date" (values are days since 1970), "text", "category" (text whose levels were declared),
         or the name of a type that is none of these.
     values : (n,) float64, NaN where missing; of text, the place in `levels`. levels : (L,) distinct texts.
+    gone : words that were taken to say that a value is missing.
     """
 
     form: str
     values: np.ndarray
     levels: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def level_text(value: Any) -> str:
@@ -97,13 +99,16 @@ def _spread(form: str, codes: np.ndarray, values: np.ndarray) -> Cells:
 def _by_levels(form: str, codes: np.ndarray, values: Sequence[Any], from_text: bool) -> Cells:
     """Text from codes into distinct values; values that are one text become one level, words for "missing" none."""
     places: dict[str, int] = {}
+    gone: dict[str, None] = {}
     place = np.empty(len(values) + 1)
     place[-1] = np.nan
     for code, value in enumerate(values):
         text = level_text(value).strip() if from_text else level_text(value)
         missing = from_text and text.casefold() in MISSING_WORDS
         place[code] = np.nan if missing else places.setdefault(text, len(places))
-    return Cells(form, place[codes], tuple(places))
+        if missing and text:
+            gone[text] = None
+    return Cells(form, place[codes], tuple(places), tuple(gone))
 
 
 def _days(column: Any) -> np.ndarray:

@@ -185,8 +185,19 @@ def _column(
     missing = found.missing / found.rows if found.rows else 0.0
     if kind in ("real", "count"):
         why += _sentinel(found)
+    elif kind in ("binary", "category"):
+        why += _taken_as_missing(found)
     ends = [float(end) if np.isfinite(end) and kind != "category" else None for end in (found.low, found.high)]
     return Column(name, kind, levels, why, missing, *ends)
+
+
+def _taken_as_missing(found: Summary) -> str:
+    """A hint at words that a text file may mean as a level, as in none, basic, full."""
+    words = sorted(word for word in found.gone if word.isalpha())  # "?" and "n/a" mean nothing else
+    if not words:
+        return ""
+    told, one = " and ".join(repr(word) for word in words), len(words) == 1
+    return f"; {told} {'is' if one else 'are'} read as missing: use another word if {'it is a level' if one else 'they are levels'}"  # noqa: E501
 
 
 def _sentinel(found: Summary) -> str:

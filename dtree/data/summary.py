@@ -23,7 +23,8 @@ class Summary:
     """One column: how many rows and gaps, the range, the different values as long as they are few.
 
     forms : of the pieces, without those that hold nothing. values : the different numbers or texts, None when they are
-    too many. declared : levels in the order in which a categorical column declares them.
+    too many. declared : levels in the order in which a categorical column declares them. gone : words that were taken
+    to say that a value is missing.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class Summary:
         self.whole, self.running, self.all_dates = True, True, True
         self.values: set[float] | set[str] | None = set()
         self.declared: dict[str, None] = {}
+        self.gone: set[str] = set()
         # Texts that would be numbers but for a comma, and texts of several words.
         self.n_nearly, self.n_sentences = 0, 0
         self.spoiler: Spoiler | None = None
@@ -68,6 +70,7 @@ class Summary:
         """The next piece."""
         gaps = np.isnan(cells.values)
         held = cells.values[~gaps]
+        self.gone |= set(cells.gone)
         if cells.form in WORDS:
             self._add_words(cells, held, gaps)
         elif held.size and cells.form in NUMBERS:

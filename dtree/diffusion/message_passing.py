@@ -221,7 +221,12 @@ def _wanted_sites(sites: TimeSites, model: _Model, tree: Columns, times: TimeMes
 
 
 def _node_cavity(marginal: np.ndarray, site: np.ndarray) -> tuple[float, float]:
-    """Natural parameters of a node's time without its own site."""
+    """Natural parameters of a node's time without its own site.
+
+    A marginal that has shrunk to a point says nothing that its site could be taken out of: then nothing is known.
+    """
+    if not marginal[1] > 0.0:
+        return 0.0, 0.0
     return float(1.0 / marginal[1] - site[0]), float(marginal[0] / marginal[1] - site[1])
 
 
@@ -239,6 +244,8 @@ def _energy(sites: TimeSites, model: _Model, work: Workspace, times: TimeMessage
             total += lengths[i, 0] - _log_gaussian(with_site, shift)
     for i in range(n - 1):
         mean, var = times.moments[i]
+        if not var > 0.0:
+            return -math.inf
         precision, shift = _node_cavity(times.moments[i], sites.node[i])
         found = _node_moments(precision, shift, model.c * model.jumps[i] - 1.0)
         if found is not None:

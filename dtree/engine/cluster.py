@@ -151,8 +151,13 @@ def _connected(scheduler: str, tls: Security | None) -> Client:
 
 def dashboard_of(client: Client) -> str | None:
     """The address of the page on which the cluster of a client can be watched, where it has one."""
-    services = client.scheduler_info(n_workers=0).get("services") or {}
-    return client.dashboard_link if services.get("dashboard") else None
+    # A scheduler without one tells the port of its HTTP server all the same.
+    return client.dashboard_link if client.run_on_scheduler(_serves_pages) else None
+
+
+def _serves_pages(dask_scheduler: Any) -> bool:
+    pages = dask_scheduler.http_application.applications
+    return any(type(page).__module__.startswith("bokeh") for page in pages)
 
 
 def worker_memory(client: Client | None) -> int | None:

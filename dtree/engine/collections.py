@@ -9,11 +9,11 @@ import zarr
 from distributed import Client
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from dtree.core.names import require_distinct
+from dtree.core.names import Named, require_distinct
 from dtree.data import Source
 from dtree.data.chunks import rows_per_chunk
 from dtree.data.columns import with_names
-from dtree.data.formats.zarr import COMPLETE, new_rows, opened
+from dtree.data.formats.zarr import COMPLETE, append_csr, new_csr, new_rows, opened
 from dtree.data.sentences import require_table
 from dtree.data.source import Choice
 from dtree.storage.places import located
@@ -21,8 +21,17 @@ from dtree.storage.zarr_places import zarr_at
 
 
 def stage_collection(data: Any, folder: Any, client: Client | None) -> Source:
-    """The rows of a Dask array or dataframe in `folder/rows.zarr`; unknown chunk sizes are found out first."""
-    names = [str(name) for name in data.columns] if hasattr(data, "columns") else None
+    """The rows of a Dask array or dataframe in `folder/rows.zarr`; unknown chunk sizes are found out first.
+
+    Sparse blocks are written as arrays, since most families take no others; those of a `Named` array, whose giver asked
+    the family, stay sparse.
+    """
+    if isinstance(data, Named):
+        names, data = None if data.feature_names is None else [str(name) for name in data.feature_names], data.X
+        if hasattr(data._meta, "tocsr"):
+            return with_names(_stage_sparse(data, located(folder) / "rows.zarr", client), names)
+    else:
+        names = [str(name) for name in data.columns] if hasattr(data, "columns") else None
     require_distinct(names or (), "the Dask dataframe")
     for name, kind in zip(names or (), getattr(data, "dtypes", ())):
         if not (is_numeric_dtype(kind) or is_bool_dtype(kind)):
@@ -49,6 +58,21 @@ def stage_collection(data: Any, folder: Any, client: Client | None) -> Source:
     client.gather(client.compute(writes)) if client is not None else dask.compute(*writes, scheduler="synchronous")
     (target / COMPLETE).touch()
     return with_names(opened(target, Choice()), names)
+
+
+def _stage_sparse(data: Any, target: Any, client: Client | None) -> Source:
+    """Sparse blocks of a Dask array as CSR rows, one after another, since two blocks may share a chunk of the copy."""
+    new_csr(target, data.shape[1], data.dtype)
+    done: Any = None
+    for block in data.rechunk({1: -1}).to_delayed().ravel():
+        done = dask.delayed(_append_rows)(target, block, done)
+    client.gather(client.compute(done)) if client is not None else dask.compute(done, scheduler="synchronous")
+    return opened(target, Choice())
+
+
+def _append_rows(path: Any, block: Any, before: Any) -> bool:
+    append_csr(path, block)
+    return True
 
 
 def _write_rows(path: Any, start: int, block: Any) -> int:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from dtree.core.names import is_collection
 from dtree.core.progress import also_listening
 from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
@@ -377,4 +378,4 @@ def _worker_memory(client: Any) -> int | None:
 
 
 def _is_in_memory(data: Any) -> bool:
-    return not (isinstance(data, str | os.PathLike) or hasattr(data, "dask")) or getattr(data, "kind", "") == "memory"
+    return not (isinstance(data, str | os.PathLike) or is_collection(data)) or getattr(data, "kind", "") == "memory"

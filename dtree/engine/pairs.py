@@ -17,6 +17,7 @@ from dtree.core.model import CompiledModel, Model
 from dtree.core.tree import Tree
 from dtree.engine.workers import Pairs
 from dtree.hierarchy.bhc import Partners, Slots, build_tree, leaf_slots, no_partners, score_leaves
+from dtree.hierarchy.blocks import Blocks, has_bounds
 from dtree.kmeans.greedy import Merged, compile_for, log_phi_of, merge_clusters, pair_gains
 
 _PAIRS_WORTH_SHARING = 2_000_000  # fewer are scored where they are: tasks would cost more than they save
@@ -63,10 +64,11 @@ def merge_on_workers(client: Client, model: Model, statistics: np.ndarray) -> Me
 
 
 def leaves_task(model: Model, atoms: np.ndarray, start: int, stop: int) -> Partners:
-    """The best partners of leaves start..stop-1 of the tree over atoms (m, s), scored against all before them."""
+    """The best partners of the leaves in slots start..stop-1 of the tree over atoms (m, s), among all before them."""
     compiled = model.compile(atoms.sum(axis=0))
-    partners = no_partners(atoms.shape[0])
-    score_leaves(compiled, leaf_slots(model, compiled, atoms), partners, start, stop, 1)
+    slots, blocks = leaf_slots(model, compiled, atoms)
+    partners = no_partners(slots)
+    score_leaves(compiled, slots, blocks, partners, start, stop, 1)
     return Partners(*(column[start:stop] for column in partners))
 
 
@@ -74,11 +76,11 @@ def tree_on_workers(client: Client, model: Model, atoms: np.ndarray) -> Tree:
     """`build_tree` with the scores of all pairs of leaves taken from the workers; the same bits."""
     m = atoms.shape[0]
     shared = client.scatter(atoms, hash=False)
-    blocks = [(m - stop, m - start) for start, stop in triangle_blocks(m)]
+    ranges = [(m - stop, m - start) for start, stop in triangle_blocks(m)]
 
-    def score_pairs(compiled: CompiledModel, slots: Slots, partners: Partners) -> None:
-        futures = [client.submit(leaves_task, model, shared, *block, pure=False) for block in blocks]
-        for (start, stop), found in zip(blocks, client.gather(futures), strict=True):
+    def score_pairs(compiled: CompiledModel, slots: Slots, blocks: Blocks, partners: Partners) -> None:
+        futures = [client.submit(leaves_task, model, shared, *each, pure=False) for each in ranges]
+        for (start, stop), found in zip(ranges, client.gather(futures), strict=True):
             for column, part in zip(partners, found, strict=True):
                 column[start:stop] = part
 
@@ -94,6 +96,8 @@ class SharedPairs(Pairs):
         return _shared(statistics, super().merge, merge_on_workers, model)
 
     def tree(self, model: Model, atoms: np.ndarray) -> Tree:
+        if has_bounds(model, atoms):  # every task would put all leaves in blocks, to score few pairs
+            return super().tree(model, atoms)
         return _shared(atoms, super().tree, tree_on_workers, model)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from dtree.core.columns import Column
+from dtree.core.names import is_collection
 from dtree.data import Source, open_source
 from dtree.data.columns import features_only
 from dtree.data.opening import is_there
@@ -33,7 +34,7 @@ def open_rows(
     ...     source.kind, source.shape, source.read(1, 3).tolist()
     ('npy', (3, 2), [[2.0, 3.0], [4.0, 5.0]])
     """
-    if not hasattr(data, "dask"):
+    if not is_collection(data):
         known = () if features is None else features[2]
         source = open_source(data, labels_column=labels_column, leave_out=leave_out, columns=columns, known=known)
         return (source if features is None else source.with_columns_of(*features)).staged(folder)

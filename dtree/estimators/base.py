@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtree.core.columns import Column
 from dtree.core.families import AUTO, expected
-from dtree.core.names import Named
+from dtree.core.names import Named, is_collection
 from dtree.data import Source, in_memory, open_source
 from dtree.data.frames import framed_array, has_words, is_frame
 from dtree.estimators.rows import checked_rows
@@ -30,7 +30,7 @@ DEPRECATED = "deprecated"  # the default of a parameter that has a new name
 
 def is_elsewhere(X: Any) -> bool:
     """Whether rows are a file, an open source or a Dask collection rather than an array."""
-    return isinstance(X, str | os.PathLike | Source) or hasattr(X, "dask")
+    return isinstance(X, str | os.PathLike | Source) or is_collection(X)
 
 
 class Estimator(BaseEstimator):
@@ -119,7 +119,7 @@ class Estimator(BaseEstimator):
 
     def _validated(self, X: Any, reset: bool) -> Any:
         """Rows of X after checking them; names and number of features are remembered (`reset`) or compared."""
-        return checked_rows(self, X, reset)
+        return checked_rows(self, X, reset, to_predict=not reset)
 
     def _forget(self) -> None:
         """Leave nothing of an earlier fit."""

@@ -26,7 +26,8 @@ class MixtureEstimator(Memberships, Estimator):
         holds, the code of the most probable category.
 
         With `return_probability` also the probabilities (n, d) of the categories that were filled in, NaN elsewhere.
-        For families of independent columns only. Columns that the model does not use stay as they are.
+        For every family but the multinomial; on a bent scale the middle of a component stands for its mean. Columns
+        that the model does not use stay as they are.
         """
         found = self._imputed(self._rows(X))
         return tuple(found) if return_probability else found.values
@@ -42,7 +43,7 @@ class MixtureEstimator(Memberships, Estimator):
     def surprisal(self, X: Any) -> np.ndarray:
         """-log p(x_j | the rest of the row) (n, d) of every value; NaN where it is missing or its column is not used.
 
-        For families of independent columns only. Large values stand where a value does not fit its row.
+        For every family but the multinomial. Large values stand where a value does not fit its row.
         """
         return self._surprisal(self._rows(X))
 
@@ -58,8 +59,8 @@ def column_influence(model: Any) -> np.ndarray:
     """Nats per row that each column contributes to telling the clusters of a fitted estimator apart (d,).
 
     The sum over clusters of log p(column j of its rows), less log p(column j of all rows as one cluster), divided by
-    the number of rows. Columns that the model does not use, or that are the same in all clusters, have 0 or less. For
-    families of independent columns.
+    the number of rows. Columns that the model does not use, or that are the same in all clusters, have 0 or less. In a
+    full Gaussian every column is looked at alone. For every family but the multinomial.
 
     >>> import dtree
     >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [9.0, 0.0]], 30, axis=0)

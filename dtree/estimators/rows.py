@@ -6,16 +6,18 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from dtree.core.checks import as_rows, check_values, require_spread
-from dtree.core.families import Categorical, Family, PerColumn, expected, has_holes
+from dtree.core.families import Categorical, Family, PerColumn, expected, expected_to_predict, has_holes
 from dtree.core.names import take_names
 
 
-def checked_rows(estimator: Any, X: Any, reset: bool) -> Any:
+def checked_rows(estimator: Any, X: Any, reset: bool, to_predict: bool = False) -> Any:
     """X as float64 rows (n, d) or CSR.
 
-    With `reset` the estimator learns names and number of features, else they must agree.
+    With `reset` the estimator learns names and number of features, else they must agree. Of rows `to_predict` more
+    values may be missing than of rows to learn from.
     """
-    kind = expected(estimator.family if reset else getattr(estimator, "family_", estimator.family))
+    known = estimator.family if reset else getattr(estimator, "family_", estimator.family)
+    kind = expected_to_predict(known) if to_predict else expected(known)
     X, row_names, feature_names = take_names(X)
     rows = as_rows(X, kind.accepts_sparse, row_names, feature_names, kind)
     if feature_names is not None and len(feature_names) == rows.shape[1]:

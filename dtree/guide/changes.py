@@ -6,13 +6,15 @@
   parts them, with other levels to cut at, a confidence for every row and a reason in a sentence. The old default for few rows is
   `--method exact`, that for many `--method bayes-kmeans`; `--method auto` is gone.
 * Models are chosen in about half the time; few rows of one Gaussian in many columns are one cluster. Data are cut into more, even chunks.
+* Exact trees of a diagonal Gaussian skip blocks of leaves that cannot be merged next: the same tree from fewer scores.
 * `dtree warm` compiles beforehand; an edited kernel file compiles anew only what it touches.
 * `dtree.levels` and `dtree levels RUN`: other cuts of any fit, without fitting again.
+* `dtree.tl.tree_clustering(adata)` and `dtree.pl.tree(adata)`: AnnData as scanpy's tools take and leave it, backed and Dask-backed too (`dtree[scverse]`).
 * The report has a slider over levels, clusters against a column of labels, and the oddest rows; twenty colours that stay apart, then patterns.
 * One contract for all methods: memory and workers run the same loop and give the same bits; every method can be stopped, resumed, saved,
   opened, predicted with on workers and reported on. `BHC` and `IncrementalBHC` take `out=` too, and every estimator can be saved.
-* One format of runs with hashes of every array. Finished runs of 0.1 (trees, Bayes K-means, variational mixtures) are
-  converted by `dtree convert OLD NEW`; chains, diffusion trees and stopped runs are not: the sentence names the command that made them.
+* One format of runs with hashes of every array. Finished runs of 0.1 (trees, Bayes K-means, chains, variational mixtures) are
+  converted by `dtree convert OLD NEW`; diffusion trees and stopped runs are not: the sentence names the command that made them.
 * A family of your own needs `statistics`, `compile` and `log_marginal`, and then has every method, all six variational bounds included.
 * The same words everywhere: `max_passes` is now `max_iter`, `threshold` is `cut` (the old names work in this version, with a warning).
   `--seed 3` and `random_state=3` give the same answer, for every method.
@@ -28,8 +30,8 @@
 * One reader of data: folders of parquet files whatever they are called, labels in text columns everywhere, misspelt files told at once.
 * Tables as people have them: kinds of columns found from the data and told with reasons, categories by levels that a run keeps, gaps,
   `--column NAME=KIND` and `columns=` to overrule, frames of pandas, Polars and Arrow. New rows are read with the levels of the run.
-* Single values: `impute` and `surprisal`, `dtree impute` and `dtree predict --surprisal`. Clusters of a table are described by kind, and its
-  columns ranked by the nats with which they tell clusters apart, on the console and in the report.
+* Single values: `impute` and `surprisal`, `dtree impute` and `dtree predict --surprisal`, full Gaussians and bent scales included. Clusters of a
+  table are described by kind, and its columns ranked by the nats with which they tell clusters apart, on the console and in the report.
 * Posterior of partitions: `DPMixtureMCMC` searches its point estimate among all partitions, not only the draws; `dtree.point_estimate` (also
   generalised losses), `credible_ball`, `partition_uncertainty`, `compare_posteriors` and `partition_distance` take draws of any sampler.
 * In scikit-learn: `transform` gives memberships with names (`set_output`), weights are routed, `means_`, `covariances_` and `weights_` of Gaussian

@@ -45,11 +45,16 @@ anything else; then at the co-clustering matrix, which does not depend on how cl
 ## Elsewhere
 
 `dtree export` and the methods of a tree give Newick for phylogenetics programs, a linkage matrix for SciPy's `dendrogram`, labels as a table, and pictures.
-In AnnData, put labels into `obs` and the tree into `uns`:
+In an AnnData (`pip install 'dtree[scverse]'`) the answer stands where scanpy looks for it:
 
-    model = dtree.BHC("poisson").fit(adata)
-    adata.obs["cluster"] = pandas.Categorical(model.labels_)
-    adata.uns["tree"] = {"linkage": model.linkage_, "newick": model.tree_.to_newick(model.row_names_)}
+    dtree.tl.tree_clustering(adata)                              # of obsm["X_pca"]; obs["dtree"], obsm["X_dtree"], uns["dendrogram_dtree"]
+    dtree.tl.tree_clustering(adata, family="multinomial", layer="counts", mask_var="highly_variable", key_added="types")
+    dtree.pl.tree(adata)                                         # the tree over the components, in scanpy's colours
+    sc.pl.dotplot(adata, genes, groupby="dtree", dendrogram=True)
+
+A backed AnnData is read from its file by ranges, a Dask-backed one block by block; sparse counts stay sparse for the multinomial family, the others
+take them as dense rows. Log-normalised counts with many zeros have clumps of their own among the principal components, which are found too:
+`sc.pp.normalize_total` to the median rather than to 10,000, or the counts themselves, keep them out.
 
 **A run on disk** is a zarr group that any zarr reader opens: `labels`, `tree/`, `statistics/`, and where it came from. Nothing in it is
 ever unpickled.

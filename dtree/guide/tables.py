@@ -42,8 +42,9 @@ was: the mean of a number given the rest of its row, the most probable word; `--
 DATA --surprisal --out odd.csv` writes -log p(value | the rest of its row) for every value, and says which are the oddest. A density depends on
 the unit of its column, so compare a surprisal with others of its column. In Python these are `impute` and `surprisal` of `BHC`,
 `BayesKMeans`, `BayesKMeansBHC`, `IncrementalBHC`, `DPMixtureVB` and `TreeClustering`, and `dtree.column_influence(model)` says how many nats a
-row each column contributes to telling the clusters apart. All of them need columns that are independent within a cluster: every family but
-the full Gaussian and the multinomial.
+row each column contributes to telling the clusters apart. They know every family but the multinomial. A full Gaussian is fitted to complete
+rows, but fills in and predicts any: the other values of the row tell what is missing also within a cluster. Where a column is on a bent scale
+the middle of its distribution is filled in, since a long tail may have no mean.
 
 >>> import dtree
 >>> model = dtree.BHC(random_state=0).fit(people)

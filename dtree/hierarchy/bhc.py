@@ -4,10 +4,12 @@ At every step the pair with the smallest log d over *all* pairs is merged, ties 
 reducible (a merge can bring two clusters closer to a third), so nearest-neighbour chains would change the tree and
 are not used.
 
-What makes it fast and small: the score of a pair never changes while both live, so each pair is scored once, by
-whichever of the two came later (its owner). An owner keeps only its best few partners; when they have all died and
-the owner may still be involved in the next merge, it scores its partners again. That is O(m^2) scores in all and O(m)
-memory, instead of the O(m^2) doubles of a stored score matrix.
+What makes it fast and small: the score of a pair never changes while both live, so each pair is looked at once, by
+whichever of the two came later (its owner). An owner keeps only its best few partners, and skips blocks of leaves that
+cannot be among them (`blocks`); when its partners have all died and the owner may still be involved in the next merge,
+it looks for partners again. A queue holds the owners by their best pair. That is O(m) memory instead of the O(m^2)
+doubles of a stored score matrix, and O(m^2) scores at worst, far fewer where a family has bounds and leaves lie in
+clusters.
 """
 
 import os
@@ -21,52 +23,75 @@ from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel, Model, log_phi_h
 from dtree.core.progress import report
 from dtree.core.tree import Tree, log_add
+from dtree.hierarchy import blocks_diagonal  # noqa: F401  (it registers its bounds)
+from dtree.hierarchy.blocks import Blocks, least_log_d, make_blocks
+from dtree.hierarchy.queue import drop_first, empty_queue, push, replace_first
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, score_against
 
 _PARTNERS = 12  # how many of its best partners an owner remembers; it decides speed and memory, never the tree
 _MERGES_PER_REPORT = 500
 _MOST_THREADS = 8  # more bring little: the merge loop, which follows, runs in one thread
 _LEAVES_PER_STRIP = 500  # so that a strip takes long enough to be worth a report
+_SPARE_SHARE, _LEAST_SPARE = 8, 64  # slots beyond those of the leaves, 1 in 8: room for merged nodes between packings
+_BLOCKS_BY_BOUND = 8  # looked at best bound first, so that few of the others are left; then all in turn
 
 
 class Slots(NamedTuple):
-    """The nodes that can still be merged, one in each of the slots 0, 1, ...; m leaves, s statistics.
+    """The nodes that can still be merged, each in a slot of its own; m leaves, s statistics, c slots.
 
-    Leaves stand before merged nodes: a family may score single rows faster than clusters when they stand together.
+    Leaves stand before merged nodes, in blocks: a family may score single rows faster than clusters when they stand
+    together. Merged nodes stand in the slots rest[0] .. rest[1] - 1.
     """
 
-    columns: np.ndarray  # (s, m) statistics
-    log_own: np.ndarray  # (m,) log marginal of the node as one cluster
-    log_phi_t: np.ndarray  # (m,)
-    node: np.ndarray  # (m,) number of the node
+    columns: np.ndarray  # (s, c) statistics
+    log_own: np.ndarray  # (c,) log marginal of the node as one cluster
+    log_phi_t: np.ndarray  # (c,)
+    node: np.ndarray  # (c,) number of the node
+    block: np.ndarray  # (c,) the block of a leaf, -1 for a merged node
     slot_of: np.ndarray  # (2m-1,) slot of every node, -1 for a node that is merged or not made yet
+    rest: np.ndarray  # (2,)
 
 
 class Partners(NamedTuple):
     """The best partners of every slot, best first."""
 
-    node: np.ndarray  # (m, partners)
-    score: np.ndarray  # (m, partners) log d with each of them
-    held: np.ndarray  # (m,) how many are held
-    complete: np.ndarray  # (m,) whether these are all it ever had
-    head: np.ndarray  # (m,) the first that may still be alive
+    node: np.ndarray  # (c, partners)
+    score: np.ndarray  # (c, partners) log d with each of them
+    held: np.ndarray  # (c,) how many are held
+    complete: np.ndarray  # (c,) whether these are all it ever had
+    head: np.ndarray  # (c,) the first that may still be alive
 
 
-def leaf_slots(model: Model, compiled: CompiledModel, atoms: np.ndarray) -> Slots:
-    """Every atom (m, s) as a leaf in its own slot."""
-    m = atoms.shape[0]
-    columns = np.ascontiguousarray(atoms.T)
-    log_phi_t = model.log_phi_h(atoms)
-    slot_of = np.full(2 * m - 1, -1)
-    slot_of[:m] = np.arange(m)
-    return Slots(columns, log_own_marginals(compiled, log_phi_t, columns[0]), log_phi_t, np.arange(m), slot_of)
+class Scratch(NamedTuple):
+    """Memory that every search for partners uses anew."""
+
+    row: np.ndarray  # (s,)
+    score: np.ndarray  # (c,)
+    bound: np.ndarray  # (b,)
 
 
-def no_partners(m: int, capacity: int = _PARTNERS) -> Partners:
-    """Empty lists of partners for m slots."""
-    nodes, scores = np.zeros((m, capacity), dtype=np.int64), np.full((m, capacity), np.inf)
-    held, head = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
-    return Partners(nodes, scores, held, np.zeros(m, dtype=np.bool_), head)
+def leaf_slots(model: Model, compiled: CompiledModel, atoms: np.ndarray) -> tuple[Slots, Blocks]:
+    """Every atom (m, s) as a leaf in its own slot, and the blocks of these slots."""
+    m, s = atoms.shape
+    worth = model.log_phi_h(atoms)
+    order, blocks = make_blocks(compiled, atoms.T, worth)
+    capacity = m + max(m // _SPARE_SHARE, _LEAST_SPARE)
+    columns, log_own, log_phi_t = np.zeros((s, capacity)), np.zeros(capacity), np.zeros(capacity)
+    columns[:, :m] = (atoms if blocks.start.shape[0] == 1 else atoms[order]).T  # one block keeps the order
+    log_phi_t[:m] = worth[order]
+    log_own[:m] = log_own_marginals(compiled, log_phi_t[:m], columns[0, :m])
+    node, block, slot_of = np.full(capacity, -1), np.full(capacity, -1), np.full(2 * m - 1, -1)
+    node[:m], block[:m] = order, np.repeat(np.arange(blocks.start.shape[0]), blocks.live)
+    slot_of[order] = np.arange(m)
+    return Slots(columns, log_own, log_phi_t, node, block, slot_of, np.array([m, m])), blocks
+
+
+def no_partners(slots: Slots, capacity: int = _PARTNERS) -> Partners:
+    """Empty lists of partners for all slots."""
+    c = slots.node.shape[0]
+    nodes, scores = np.zeros((c, capacity), dtype=np.int64), np.full((c, capacity), np.inf)
+    held, head = np.zeros(c, dtype=np.int64), np.zeros(c, dtype=np.int64)
+    return Partners(nodes, scores, held, np.zeros(c, dtype=np.bool_), head)
 
 
 @kernel
@@ -89,39 +114,70 @@ def _insert_partner(partners, scores, held, partner, score):
 
 
 @kernel
-def _keep_best(node, stop, skip, score, partners, scores):
-    """Fill one owner's lists from score[:stop]; returns how many are held."""
-    held = 0
-    worst = np.inf
-    capacity = partners.shape[0]
-    for j in range(stop):
-        if score[j] <= worst and j != skip:
-            held = _insert_partner(partners, scores, held, node[j], score[j])
+def _score_range(model, slots, partners, slot, start, stop, scratch):
+    """Score a slot against those from start to stop, itself left out, and keep its best partners."""
+    if start >= stop:
+        return
+    row, score, node = scratch.row, scratch.score, slots.node
+    log_phi_t = slots.log_phi_t
+    score_against(model, slots.columns, slots.log_own, log_phi_t, row, log_phi_t[slot], start, stop, score)
+    kept, scores = partners.node[slot], partners.score[slot]
+    capacity = kept.shape[0]
+    held = partners.held[slot]
+    worst = scores[held - 1] if held == capacity else np.inf
+    for j in range(start, stop):
+        if score[j] <= worst and j != slot:
+            held = _insert_partner(kept, scores, held, node[j], score[j])
             if held == capacity:
                 worst = scores[held - 1]
-    return held
+    partners.held[slot] = held
 
 
 @kernel
-def _score_slot(model, slots, partners, slot, stop, row, score):
-    """Score a slot against all others below `stop` and keep its best partners; row (s,) and score (m,) are scratch."""
-    columns = slots.columns
+def _score_slot(model, slots, blocks, partners, slot, stop, scratch):
+    """Find the best partners of a slot among all others below `stop`."""
+    row, bound = scratch.row, scratch.bound
     for s in range(row.shape[0]):
-        row[s] = columns[s, slot]
-    score_against(model, columns, slots.log_own, slots.log_phi_t, row, slots.log_phi_t[slot], 0, stop, score)
-    partners.held[slot] = _keep_best(slots.node, stop, slot, score, partners.node[slot], partners.score[slot])
-    others = stop - 1 if slot < stop else stop
-    partners.complete[slot] = others <= partners.node.shape[1]
+        row[s] = slots.columns[s, slot]
+    partners.held[slot] = 0
     partners.head[slot] = 0
+    others = max(min(slots.rest[1], stop) - slots.rest[0], 0)
+    _score_range(model, slots, partners, slot, slots.rest[0], min(slots.rest[1], stop), scratch)
+    n_blocks = 0  # those with a slot below `stop`
+    while n_blocks < blocks.start.shape[0] and blocks.start[n_blocks] < stop:
+        others += min(blocks.live[n_blocks], stop - blocks.start[n_blocks])
+        n_blocks += 1
+    least_log_d(model, blocks, row, slots.log_phi_t[slot], bound)
+    capacity = partners.node.shape[1]
+    for turn in range(_BLOCKS_BY_BOUND + n_blocks):
+        b = turn - _BLOCKS_BY_BOUND
+        if turn < _BLOCKS_BY_BOUND:
+            b = 0
+            for other in range(1, n_blocks):
+                if bound[other] < bound[b]:
+                    b = other
+        if b >= n_blocks or bound[b] == np.inf:  # none left, or looked at
+            continue
+        if partners.held[slot] == capacity and bound[b] > partners.score[slot, capacity - 1]:
+            if turn < _BLOCKS_BY_BOUND:
+                break  # so are all others
+            continue
+        bound[b] = np.inf
+        end = min(blocks.start[b] + blocks.live[b], stop)
+        _score_range(model, slots, partners, slot, blocks.start[b], end, scratch)
+    if (slot < stop and slots.block[slot] >= 0) or slots.rest[0] <= slot < min(slots.rest[1], stop):
+        others -= 1  # itself
+    partners.complete[slot] = others <= capacity
 
 
 @kernel
-def score_leaves(model, slots, partners, first, last, step):
-    """Each leaf first, first + step, ... below last scores all leaves before it and remembers its best partners."""
-    score = np.empty(slots.columns.shape[1])
-    row = np.empty(slots.columns.shape[0])
+def score_leaves(model, slots, blocks, partners, first, last, step):
+    """Each leaf first, first + step, ... below last looks at all leaves before it and remembers its best partners."""
+    scratch = Scratch(
+        np.empty(slots.columns.shape[0]), np.empty(slots.columns.shape[1]), np.empty(blocks.start.shape[0])
+    )
     for i in range(first, last, step):
-        _score_slot(model, slots, partners, i, i, row, score)
+        _score_slot(model, slots, blocks, partners, i, i, scratch)
 
 
 @kernel
@@ -131,6 +187,7 @@ def _move_slot(slots, partners, source, target):
     slots.log_own[target] = slots.log_own[source]
     slots.log_phi_t[target] = slots.log_phi_t[source]
     slots.node[target] = slots.node[source]
+    slots.block[target] = slots.block[source]
     slots.slot_of[slots.node[target]] = target
     for at in range(partners.node.shape[1]):
         partners.node[target, at] = partners.node[source, at]
@@ -141,86 +198,131 @@ def _move_slot(slots, partners, source, target):
 
 
 @kernel
-def _leave_slot(slots, partners, slot, leaves, active):
-    """Close the gap that a merged node leaves: the last leaf before merged nodes, then the last node, move up."""
-    if slot < leaves:
-        if slot != leaves - 1:
-            _move_slot(slots, partners, leaves - 1, slot)
-        slot = leaves - 1
-    if slot != active - 1:
-        _move_slot(slots, partners, active - 1, slot)
+def _leave_slot(slots, blocks, partners, slot):
+    """Close the gap that a merged node leaves: the last of its block, or the last merged node, moves there."""
+    b = slots.block[slot]
+    if b >= 0:
+        blocks.live[b] -= 1
+        last = blocks.start[b] + blocks.live[b]
+    else:
+        slots.rest[1] -= 1
+        last = slots.rest[1]
+    if slot != last:
+        _move_slot(slots, partners, last, slot)
 
 
 @kernel
-def _best_pair(slots, partners, active):
-    """The slot whose best living pair comes first, and whether it must score its partners again to know."""
-    node, slot_of = slots.node, slots.slot_of
-    partner, scores, held, head = partners.node, partners.score, partners.held, partners.head
-    best = -1
-    best_score = np.inf
-    best_low = 0
-    best_high = 0
-    best_stale = False
-    for slot in range(active):
-        at = head[slot]
-        while at < held[slot] and slot_of[partner[slot, at]] < 0:
-            at += 1
-        head[slot] = at
-        stale = at == held[slot]
-        if stale and (partners.complete[slot] or held[slot] == 0):
-            continue  # it never owned more pairs than these
-        score = scores[slot, held[slot] - 1] if stale else scores[slot, at]
-        if score > best_score:
+def _pack(slots, blocks, partners):
+    """Move all nodes up to close the gaps between blocks, so that there is room after them."""
+    target = 0
+    for b in range(blocks.start.shape[0]):
+        start = blocks.start[b]
+        blocks.start[b] = target
+        for slot in range(start, start + blocks.live[b]):
+            if slot != target:
+                _move_slot(slots, partners, slot, target)
+            target += 1
+    first, stop = slots.rest[0], slots.rest[1]
+    slots.rest[0] = target
+    for slot in range(first, stop):
+        if slot != target:
+            _move_slot(slots, partners, slot, target)
+        target += 1
+    slots.rest[1] = target
+
+
+@kernel
+def _best_key(slots, partners, slot):
+    """Score and pair (low, high) of the best that a slot may still own; infinity when it owns none.
+
+    When all partners it remembers have died, its pairs are known to be no better than the last one it held: on a tie
+    it goes first.
+    """
+    held = partners.held[slot]
+    at = partners.head[slot]
+    while at < held and slots.slot_of[partners.node[slot, at]] < 0:
+        at += 1
+    partners.head[slot] = at
+    if at < held:
+        own, other = slots.node[slot], partners.node[slot, at]
+        return partners.score[slot, at], min(own, other), max(own, other)
+    if held == 0 or partners.complete[slot]:
+        return np.inf, -1, -1  # it never owned more pairs than these
+    return partners.score[slot, held - 1], -1, -1
+
+
+@kernel
+def _queue_slot(queue, slots, partners, slot):
+    score, low, high = _best_key(slots, partners, slot)
+    if score < np.inf:
+        push(queue, slots.node[slot], score, low, high)
+
+
+@kernel
+def _queue_leaves(queue, slots, partners):
+    for slot in range(slots.rest[0]):
+        _queue_slot(queue, slots, partners, slot)
+
+
+@kernel
+def _next_pair(model, slots, blocks, partners, queue, scratch):
+    """The slot that owns the best pair of all, -1 when there is none."""
+    while queue.size[0] > 0:
+        slot = slots.slot_of[queue.node[0]]
+        if slot < 0:  # its owner is merged
+            drop_first(queue)
             continue
-        low = 0 if stale else min(node[slot], partner[slot, at])
-        high = 0 if stale else max(node[slot], partner[slot, at])
-        # A stale owner knows only that its pairs are no better than the last one it held: on a tie it goes first.
-        if score < best_score or (low, high) < (best_low, best_high):
-            best, best_score, best_low, best_high, best_stale = slot, score, low, high, stale
-    return best, best_stale
+        at = partners.head[slot]
+        if at < partners.held[slot] and slots.slot_of[partners.node[slot, at]] >= 0:
+            return slot
+        if at == partners.held[slot]:
+            _score_slot(model, slots, blocks, partners, slot, slots.node.shape[0], scratch)
+        score, low, high = _best_key(slots, partners, slot)
+        if score < np.inf:
+            replace_first(queue, slots.node[slot], score, low, high)
+        else:
+            drop_first(queue)
+    return -1
 
 
 @kernel
-def merge_some(model, slots, partners, done, stop, merges, node_log_phi_h):
-    """Carry out merges done..stop-1; merges (m-1, 2) and node_log_phi_h (2m-1,) receive them. Returns a status."""
+def merge_some(model, slots, blocks, partners, queue, done, merges, node_log_phi_h):
+    """Carry out merges done[0] .. done[1]-1 into merges (m-1, 2) and node_log_phi_h (2m-1,). Returns a status."""
     columns, log_phi_t, node, slot_of = slots.columns, slots.log_phi_t, slots.node, slots.slot_of
     m = slot_of.shape[0] // 2 + 1
-    score = np.empty(columns.shape[1])
+    scratch = Scratch(np.empty(columns.shape[0]), np.empty(columns.shape[1]), np.empty(blocks.start.shape[0]))
     row = np.empty(columns.shape[0])
-    leaves = 0
-    while leaves < m - done and node[leaves] < m:
-        leaves += 1
-    while done < stop:
-        active = m - done
-        a, stale = _best_pair(slots, partners, active)
+    for number in range(done[0], done[1]):
+        a = _next_pair(model, slots, blocks, partners, queue, scratch)
         if a < 0:
             return -1
-        if stale:
-            _score_slot(model, slots, partners, a, active, row, score)
-            continue
+        drop_first(queue)
         b = slot_of[partners.node[a, partners.head[a]]]
-        merged = m + done
-        merges[done, 0] = min(node[a], node[b])
-        merges[done, 1] = max(node[a], node[b])
+        merged = m + number
+        merges[number, 0] = min(node[a], node[b])
+        merges[number, 1] = max(node[a], node[b])
         slot_of[node[a]] = -1
         slot_of[node[b]] = -1
         for s in range(columns.shape[0]):
             row[s] = columns[s, a] + columns[s, b]
         joined = log_phi_h(model, row)
         log_apart = log_phi_t[a] + log_phi_t[b]
-        for slot in (max(a, b), min(a, b)):
-            _leave_slot(slots, partners, slot, leaves, active)
-            leaves -= slot < leaves
-            active -= 1
+        _leave_slot(slots, blocks, partners, max(a, b))
+        _leave_slot(slots, blocks, partners, min(a, b))
+        if slots.rest[1] == node.shape[0]:
+            _pack(slots, blocks, partners)
+        slot = slots.rest[1]
         for s in range(columns.shape[0]):
-            columns[s, active] = row[s]
-        slots.log_own[active] = log_own_marginal(model, joined, row[0])
-        log_phi_t[active] = log_add(joined, log_apart)
+            columns[s, slot] = row[s]
+        slots.log_own[slot] = log_own_marginal(model, joined, row[0])
+        log_phi_t[slot] = log_add(joined, log_apart)
         node_log_phi_h[merged] = joined
-        node[active] = merged
-        slot_of[merged] = active
-        _score_slot(model, slots, partners, active, active, row, score)
-        done += 1
+        node[slot] = merged
+        slots.block[slot] = -1
+        slot_of[merged] = slot
+        _score_slot(model, slots, blocks, partners, slot, slot, scratch)
+        slots.rest[1] += 1
+        _queue_slot(queue, slots, partners, slot)
     return 0
 
 
@@ -228,7 +330,7 @@ def build_tree(
     model: Model,
     atoms: np.ndarray,
     threads: int | None = None,
-    score_pairs: Callable[[CompiledModel, Slots, Partners], None] | None = None,
+    score_pairs: Callable[[CompiledModel, Slots, Blocks, Partners], None] | None = None,
 ) -> Tree:
     """The greedy tree over atoms (m, s), whatever the number of threads.
 
@@ -243,30 +345,38 @@ def build_tree(
     atoms = np.ascontiguousarray(atoms, dtype=np.float64)
     m = atoms.shape[0]
     compiled = model.compile(atoms.sum(axis=0))
-    slots, partners = leaf_slots(model, compiled, atoms), no_partners(m)
+    slots, blocks = leaf_slots(model, compiled, atoms)
+    partners, queue = no_partners(slots), empty_queue(2 * m)
     node_log_phi_h = np.empty(2 * m - 1)
-    node_log_phi_h[:m] = slots.log_phi_t
+    node_log_phi_h[slots.node[:m]] = slots.log_phi_t[:m]
     merges = np.empty((m - 1, 2), dtype=np.int64)
     if score_pairs is None:
-        _score_all_leaves(compiled, slots, partners, threads)
+        _score_all_leaves(compiled, slots, blocks, partners, threads)
     else:
-        score_pairs(compiled, slots, partners)
+        score_pairs(compiled, slots, blocks, partners)
+    _queue_leaves(queue, slots, partners)
     for done in range(0, m - 1, _MERGES_PER_REPORT):
         report("merging", done, m - 1)
         stop = min(done + _MERGES_PER_REPORT, m - 1)
-        if merge_some(compiled, slots, partners, done, stop, merges, node_log_phi_h) != 0:
+        if merge_some(compiled, slots, blocks, partners, queue, (done, stop), merges, node_log_phi_h) != 0:
             raise ValueError("a merge score is not a number: look for values too large or too small for this family")
     report("merging", m - 1, m - 1)
     return Tree.from_merges(merges, np.rint(model.counts(atoms)), node_log_phi_h)
 
 
-def _score_all_leaves(compiled: CompiledModel, slots: Slots, partners: Partners, threads: int | None) -> None:
-    """Score all pairs of leaves, rows dealt out in turn so that threads have equal work and answers do not change."""
-    m = slots.node.shape[0]
+def _score_all_leaves(
+    compiled: CompiledModel, slots: Slots, blocks: Blocks, partners: Partners, threads: int | None
+) -> None:
+    """Score pairs of leaves, rows dealt out in turn so that threads have equal work and answers do not change."""
+    m = int(slots.rest[0])
     if threads is None:
         threads = min(os.cpu_count() or 1, _MOST_THREADS)  # the number of cores may be unknown
     strips = max(threads, m // _LEAVES_PER_STRIP)
+
+    def score(first: int) -> None:
+        score_leaves(compiled, slots, blocks, partners, first, m, strips)
+
     with ThreadPoolExecutor(threads) as pool:
-        scored = pool.map(lambda first: score_leaves(compiled, slots, partners, first, m, strips), range(strips))
+        scored = pool.map(score, range(strips))
         for done, _ in enumerate(scored, start=1):
             report("scoring pairs", done, strips)

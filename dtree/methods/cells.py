@@ -1,11 +1,13 @@
 """Single values of a table under a fitted mixture: what is missing, what is surprising, and which columns matter.
 
-For clusters k with weights, over a family of independent columns,
+For clusters k with weights,
 
-    E[x_j | x_obs] = sum_k p(k | x_obs) E[x_j | cluster k],      surprisal of x_j = -log p(x_j | x_rest),
+    E[x_j | x_obs] = sum_k p(k | x_obs) E[x_j | x_obs, cluster k],      surprisal of x_j = -log p(x_j | x_rest),
 
-with p(k | x_obs) proportional to the weight times the density of what a row holds. A block of weight w counts w times
-when clusters are weighed, but a value's own density is never raised to a power.
+with p(k | x_obs) proportional to the weight times the density of what a row holds. Where columns are independent within
+a cluster, E[x_j | x_obs, k] is the cluster's own; in a full Gaussian the other values of the row have a say. On a bent
+scale the middle of the cluster stands for its mean. A block of weight w counts w times when clusters are weighed, but a
+value's own density is never raised to a power.
 """
 
 from collections.abc import Iterator
@@ -14,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from dtree.core.families import Categorical, Family, Mixed, PerColumn
-from dtree.core.families.mixed import with_holes
+from dtree.core.families import Bent, Categorical, Family, Gaussian, Mixed, PerColumn
+from dtree.core.families.mixed import Block, with_holes
 
 _CELLS_PER_BLOCK = 4_000_000  # rows x clusters x columns looked at together
 
@@ -41,16 +43,20 @@ class Imputed(NamedTuple):
     probability: np.ndarray  # (n, d) of a category that was filled in; NaN elsewhere
 
 
-def by_columns(mixture: Mixture) -> tuple[Mixed, np.ndarray]:
-    """The family and clusters (k, s) of a mixture as those of a `Mixed`; one sentence if columns depend on another."""
+def blocks_of(mixture: Mixture) -> list[tuple[Block, Any]]:
+    """The blocks of columns of a mixture with their parts of its clusters (k, ...); a sentence where there are none.
+
+    Blocks are independent within a cluster. Those of a full Gaussian have one part, their statistics.
+    """
     family, statistics = mixture.family, mixture.statistics
     if isinstance(family, PerColumn):
-        return with_holes(family, statistics)
-    if isinstance(family, Mixed) and not family.complete_columns.size:
-        return family, statistics
+        family, statistics = with_holes(family, statistics)
+    if isinstance(family, Mixed):
+        return list(family.block_parts(statistics))
+    if isinstance(family, Gaussian | Bent):
+        return [(Block(family, np.arange(family.n_features)), (statistics,))]
     raise ValueError(
-        f"the {family.name} family has columns that depend on each other within a cluster, so single values cannot be "
-        "told apart: fit with family='mixed' or another family of independent columns"
+        f"the {family.name} family says nothing of single values: fit with family='mixed' or another family of columns"
     )
 
 
@@ -63,15 +69,18 @@ def impute(mixture: Mixture, X: np.ndarray) -> Imputed:
     >>> impute(Mixture(family, clusters, np.log([0.5, 0.5])), np.array([[9.0, np.nan]])).values.round(1).tolist()
     [[9.0, 9.0]]
     """
-    family, statistics = by_columns(mixture)
+    held = blocks_of(mixture)
     values, probability = np.array(X, dtype=np.float64), np.full(X.shape, np.nan)
-    expected = [_expected(one.family, parts) for one, parts in family.block_parts(statistics)]
-    for rows, log_cells, weights in _blocks(family, statistics, values):
-        log_joint = (log_cells @ weights) + mixture.log_weights
-        share = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
-        part, holes = values[rows], np.isnan(values[rows])
-        for block, of_clusters in zip(family.blocks, expected, strict=True):
-            for j, each in zip(block.columns, of_clusters, strict=True):
+    of_clusters = [_expected(block.family, parts) for block, parts in held if isinstance(block.family, PerColumn)]
+    for rows, told in _told(held, mixture.log_weights, values):
+        share = np.exp(told.log_joint - logsumexp(told.log_joint, axis=1, keepdims=True))
+        part, holes, independent = values[rows], np.isnan(values[rows]), iter(of_clusters)
+        for block, _ in held:
+            if not isinstance(block.family, PerColumn):
+                means = np.einsum("ik,ikj->ij", share, told.expected[:, :, block.columns])
+                part[:, block.columns] = np.where(holes[:, block.columns], means, part[:, block.columns])
+                continue
+            for j, each in zip(block.columns, next(independent), strict=True):
                 lacking = np.flatnonzero(holes[:, j])
                 found = share[lacking] @ each  # (b, 1) means, or (b, levels) probabilities
                 if not isinstance(block.family, Categorical):
@@ -92,33 +101,45 @@ def _expected(family: PerColumn, parts: Any) -> list[np.ndarray]:
 
 def surprisal(mixture: Mixture, X: np.ndarray) -> np.ndarray:
     """-log p(x_j | x_rest) (n, d) of every value of the rows X (n, d); NaN where it is missing."""
-    family, statistics = by_columns(mixture)
+    held = blocks_of(mixture)
     X = np.asarray(X, dtype=np.float64)
     out = np.empty(X.shape)
-    for rows, log_cells, weights in _blocks(family, statistics, X):
-        log_joint = (log_cells @ weights) + mixture.log_weights
-        for j in range(X.shape[1]):
-            rest = log_joint - weights[j] * log_cells[:, :, j]
-            out[rows, j] = logsumexp(rest, axis=1) - logsumexp(rest + log_cells[:, :, j], axis=1)
+    for rows, told in _told(held, mixture.log_weights, X):
+        for block, _ in held:
+            for j in block.columns:
+                rest = told.log_joint - block.weight * told.own[:, :, j]
+                out[rows, j] = logsumexp(rest, axis=1) - logsumexp(rest + told.own[:, :, j], axis=1)
     return np.where(np.isnan(X), np.nan, out)
 
 
-def _blocks(family: Mixed, statistics: np.ndarray, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Some rows at a time: which, log densities (b, k, d) of their values in the clusters, weights (d,) of columns."""
-    weights = np.empty(X.shape[1])
-    for block in family.blocks:
-        weights[block.columns] = block.weight
-    k = statistics.shape[0]
-    step = max(1, _CELLS_PER_BLOCK // max(1, k * X.shape[1]))
-    held = list(family.block_parts(statistics))
+class _Told(NamedTuple):
+    """What clusters say of some rows."""
+
+    log_joint: np.ndarray  # (b, k) log weight of the cluster times the density of what the row holds
+    own: np.ndarray  # (b, k, d) log density of a value given the others of its row
+    expected: np.ndarray  # (b, k, d) of values given the others, for columns that depend on each other; else 0
+
+
+def _told(held: list[Any], log_weights: np.ndarray, X: np.ndarray) -> Iterator[tuple[slice, _Told]]:
+    """Some rows at a time: which, and what the clusters of these blocks say of them."""
+    k, d = log_weights.shape[0], X.shape[1]
+    step = max(1, _CELLS_PER_BLOCK // max(1, k * d))
     for start in range(0, X.shape[0], step):
         rows = slice(start, min(start + step, X.shape[0]))
-        out = np.empty((rows.stop - start, k, X.shape[1]))
-        for block, parts in held:
+        size = rows.stop - start
+        told = _Told(np.tile(log_weights, (size, 1)), np.empty((size, k, d)), np.zeros((size, k, d)))
+        for (family, columns, weight), parts in held:
+            values = X[rows][:, columns]
             for c in range(k):
                 one = tuple(part[c : c + 1] for part in parts)
-                out[:, c, block.columns] = block.family.log_cells(X[rows][:, block.columns], one)
-        yield rows, out, weights
+                if isinstance(family, PerColumn):
+                    own = family.log_cells(values, one)
+                    told.log_joint[:, c] += weight * own.sum(axis=1)
+                else:
+                    log_density, own, told.expected[:, c, columns] = family.cells(values, *one)
+                    told.log_joint[:, c] += weight * log_density
+                told.own[:, c, columns] = own
+        yield rows, told
 
 
 def column_influence(family: Family, clusters: np.ndarray, rows: float) -> np.ndarray:
@@ -127,10 +148,14 @@ def column_influence(family: Family, clusters: np.ndarray, rows: float) -> np.nd
     sum over clusters of log p(column j of its rows) less log p(column j of all rows as one cluster), over the rows: how
     much better the clusters explain a column than one cluster would. Below 0: the column is the same in all clusters.
     """
-    mixed, statistics = by_columns(Mixture(family, clusters, np.zeros(clusters.shape[0])))
-    out = np.empty(mixed.n_features)
-    whole = mixed.block_parts(statistics.sum(axis=0, keepdims=True))
-    for (block, parts), (_, together) in zip(mixed.block_parts(statistics), whole, strict=True):
-        apart = block.family.log_columns(parts).sum(axis=0)
-        out[block.columns] = (apart - block.family.log_columns(together)[0]) / rows
+    out = np.empty(family.n_features)
+    for block, parts in blocks_of(Mixture(family, clusters, np.zeros(clusters.shape[0]))):
+        together = tuple(part.sum(axis=0, keepdims=True) for part in parts)
+        if isinstance(block.family, PerColumn):
+            apart, whole = block.family.log_columns(parts).sum(axis=0), block.family.log_columns(together)[0]
+        else:  # each column alone: as if the others were not there
+            alone = [block.family.narrowed(np.array([j])) for j in range(block.columns.shape[0])]
+            apart = np.array([one.soft_log_marginal_of(parts[0][:, at]).sum() for one, at in alone])
+            whole = np.array([one.soft_log_marginal_of(together[0][:, at])[0] for one, at in alone])
+        out[block.columns] = (apart - whole) / rows
     return out

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtree.core.families import Bent, DiagonalGaussian, Family, Gaussian, Mixed
+from dtree.core.families import Bent, DiagonalGaussian, Family, Gaussian, Mixed, has_holes
 from dtree.core.levels import (
     COMPONENTS,
     SMALLEST,
@@ -22,6 +22,7 @@ from dtree.core.levels import (
 )
 from dtree.core.overlap import Overlap, overlap_of, overlap_tree
 from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between
+from dtree.methods.completed_rows import completed
 from dtree.variational.mixture import Mixture
 
 # A bound from half of the rows is wider than that from all of them; with so many deviations it is as wide.
@@ -176,9 +177,12 @@ def between(mixture: Mixture, held: np.ndarray, lines: Lines | None, own: Own) -
     """What rows add to what is known about the pairs of the components `held` (k,)."""
     labels = own.labels.astype(np.int64)
     if lines is None:
-        left_out = mixture.family.category_places() if isinstance(mixture.family, Mixed) else []
-        others = mixture.responsibilities_without(own.rows, held, left_out) if left_out else ()
-        views = itertools.chain([mixture.responsibilities(own.rows, held)], others)
+        rows, left_out = own.rows, mixture.family.category_places() if isinstance(mixture.family, Mixed) else []
+        if isinstance(mixture.family, Mixed) and has_holes(rows):
+            rows = completed(mixture, held, rows)
+            labels = mixture.best(rows, held).astype(np.int64)
+        others = mixture.responsibilities_without(rows, held, left_out) if left_out else ()
+        views = itertools.chain([mixture.responsibilities(rows, held)], others)
         return overlap_of(views, labels, own.weight, own.first_row)
     points = np.ascontiguousarray(mixture.family.points(own.rows), dtype=np.float64)
     return add_rows(lines, Labelled(points, labels, own.weight, own.first_row), held.shape[0])

@@ -37,6 +37,7 @@ _TOLERANCE, _ITERATIONS = 1e-5, 200  # nats a row: components do not move visibl
 _FAR_BEHIND = 1.0  # nats a row by which a short fit may stay behind: going on rarely wins more back
 _BENT_BEHIND = 0.1  # the same for bends of more than _QUICK_ROWS rows, where a fit in vain costs most
 _QUICK_ROWS = 2000
+_CLEARLY = math.log(20.0)  # nats: odds of twenty to one are called strong evidence
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
 
@@ -103,37 +104,45 @@ def recorded_steps(X: np.ndarray) -> np.ndarray:
 def fit_components(
     X: Any, weight: np.ndarray, structures: tuple[str | Family, ...], kinds: tuple[Column, ...], alpha: float, seed: int
 ) -> Fit:
-    """The fit with the highest bound to rows X (n, d) of weights (n,)."""
+    """The best fit by the bound to rows X (n, d) of weights (n,)."""
     full = "gaussian" in structures
     X, weight = in_own_order(X, weight, full)
-    best: Fit | None = None
+    fits: list[Fit] = []
     for structure in structures:
-        best = _higher(best, _from_centres(X, weight, structure, kinds, alpha, seed, best))
-    assert best is not None
+        fits += _from_centres(X, weight, structure, kinds, alpha, seed, fits)
     if not full:
-        return best
+        return max(fits, key=_bound)
     if X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
-        best = _higher(best, _from_greedy_clusters(X, weight, alpha, seed))
+        fits.append(_from_greedy_clusters(X, weight, alpha, seed))
     one_group = chosen_bends(X, weight, np.ones((X.shape[0], 1)))
     if not one_group.straight:
         for structure in structures:
-            best = _higher(best, _from_centres(X, weight, structure, kinds, alpha, seed, best, one_group))
-    return _bent_to_fit(X, weight, alpha, seed, best)
+            fits += _from_centres(X, weight, structure, kinds, alpha, seed, fits, one_group)
+    return _bent_to_fit(X, weight, alpha, seed, _finest_of_the_best(fits))
 
 
-def _higher(best: Fit | None, other: Fit | None) -> Fit:
-    """The fit with the higher bound."""
-    fits = [fit for fit in (best, other) if fit is not None]
-    return max(fits, key=_bound)
+def _finest_of_the_best(fits: list[Fit]) -> Fit:
+    """Of the fits that none is clearly better than, the one with the most components.
+
+    Components without a valley between them are joined afterwards; groups that share one are never parted.
+    """
+    near = [fit for fit in fits if _bound(fit) >= max(map(_bound, fits)) - _CLEARLY]
+    return max(near, key=lambda fit: (_held(fit), _bound(fit)))
+
+
+def _held(fit: Fit) -> int:
+    """How many components hold rows."""
+    return int(np.count_nonzero(fit.sums.counts >= 0.5))
 
 
 def _bound(fit: Fit) -> float:
     """What fits are compared by: the bound, less half the logarithm of the rows for every column that is bent.
 
-    A bend is found by likelihood, which the bound of bent rows does not charge for.
+    A bend is found by likelihood, which the bound of bent rows does not charge for. Scales as they were recorded stay
+    unless others are clearly better: which of two local optima is a nat higher is chance.
     """
     bent = np.count_nonzero(fit.rule.family.bend != 1.0) if isinstance(fit.rule.family, Bent) else 0
-    return fit.elbo - 0.5 * bent * math.log(max(fit.sums.rows, 1.0))
+    return fit.elbo - (0.5 * bent * math.log(max(fit.sums.rows, 1.0)) + _CLEARLY if bent else 0.0)
 
 
 def _from_centres(
@@ -143,12 +152,15 @@ def _from_centres(
     kinds: tuple[Column, ...],
     alpha: float,
     seed: int,
-    best: Fit | None,
+    fits: list[Fit],
     bends: Bends | None = None,
-) -> Fit | None:
-    """The best fit that starts from k-means, on straight or on bent scales; None when it stays far behind `best`."""
+) -> list[Fit]:
+    """The best fit that starts from k-means, on straight or on bent scales; none when it stays far behind `fits`."""
+    best = max(fits, key=_bound, default=None)
     settings = settings_of(structure, alpha, truncation_for(X.shape[0], X.shape[1], structure))
-    if bends is not None:
+    if bends is not None and best is not None:  # a scale that suits the groups better hardly needs more components
+        most = _held(best) + _SPARE
+        settings = msgspec.structs.replace(settings, truncation=min(most, int(settings.truncation or 2)))
         families = bent_families(structure, X, weight, bends)
     else:
         families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
@@ -157,8 +169,10 @@ def _from_centres(
             families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
     behind = _FAR_BEHIND if bends is None or X.shape[0] <= _QUICK_ROWS else _BENT_BEHIND
     worth = -np.inf if best is None else best.elbo / best.sums.rows - behind
-    fit = fit_if_worth(X, weight, families, int(settings.truncation or 2), settings, seed, worth)
-    return fit if fit is None or isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)
+    fit = fit_if_worth(X, weight, families, int(settings.truncation or 2), settings, seed, worth, _SPARE)
+    if fit is None:
+        return []
+    return [fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)]
 
 
 def bent_families(structure: str | Family, X: np.ndarray, weight: np.ndarray, bends: Bends) -> list[Family]:
@@ -173,10 +187,8 @@ def _bent_to_fit(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, bes
     """The fit with bends that suit its own components instead of one group, while that raises the bound."""
     for _ in range(_ROUNDS):
         base = best.rule.family.base if isinstance(best.rule.family, Bent) else best.rule.family
-        shares = np.empty((X.shape[0], best.sums.counts.shape[0]))
-        e_step(make_block(best.rule.family, X, weight), best.state, out=shares)
-        shares = shares[:, best.sums.counts > 0.5]
-        bends = chosen_bends(X, weight, shares / shares.sum(axis=1, keepdims=True))
+        shares = _shares(X, weight, best)
+        bends = chosen_bends(X, weight, shares)
         now = best.rule.family.bend if isinstance(best.rule.family, Bent) else np.ones(X.shape[1])
         if np.array_equal(bends.bend, now):
             break
@@ -188,6 +200,14 @@ def _bent_to_fit(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, bes
             break
         best = fit
     return best
+
+
+def _shares(X: np.ndarray, weight: np.ndarray, fit: Fit) -> np.ndarray:
+    """Responsibilities (n, k) of the components that hold rows."""
+    shares = np.empty((X.shape[0], fit.sums.counts.shape[0]))
+    e_step(make_block(fit.rule.family, X, weight), fit.state, out=shares)
+    shares = shares[:, fit.sums.counts > 0.5]
+    return shares / shares.sum(axis=1, keepdims=True)
 
 
 def _from_greedy_clusters(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int) -> Fit:

@@ -30,7 +30,7 @@ from sklearn.utils import check_random_state
 
 from dtree.core.checks import check_rows
 from dtree.core.columns import Column
-from dtree.core.families import Family, expected
+from dtree.core.families import Family, expected, expected_to_predict
 from dtree.core.recent import Recent
 from dtree.methods.facts import counted
 from dtree.methods.seen import SEEN, check_rows_seen, look, see
@@ -362,11 +362,11 @@ class Method:
 
     def checked(self, fitted: Any, rows: Any, first_row: int = 0) -> Any:
         """New rows (n, d) after checking that the model can take them; rows are numbered from first_row."""
-        columns = fitted.columns
+        columns, kind = fitted.columns, expected_to_predict(fitted.model.family)
         if columns.shape[0] == rows.shape[1]:
-            check_rows(rows, fitted.model.family, first_row)
+            check_rows(rows, kind, first_row)
         else:  # the family knows its own columns only
-            check_rows(used_columns(rows, columns), fitted.model.family, first_row, None, columns)
+            check_rows(used_columns(rows, columns), kind, first_row, None, columns)
         return rows
 
     def facts(self, fitted: Any, row_leaf: np.ndarray | None) -> Any:

@@ -9,7 +9,9 @@ import numpy as np
 from dtree.core.model import Model
 from dtree.core.tree import Tree
 from dtree.kmeans.passes import Progress
-from dtree.methods import bayes_kmeans, bhc, randomized, variational
+from dtree.mcmc.run import Draws
+from dtree.methods import bayes_kmeans, bhc, chains, randomized, variational
+from dtree.methods.chain_records import Fitted
 from dtree.methods.contract import seed_of
 from dtree.methods.settings import checked
 from dtree.variational.mixture import Mixture
@@ -19,6 +21,10 @@ _MOST_LEVELS = 200  # of a tree that version 0.1 grew from the top down
 
 Values = Mapping[str, Any]
 Arrays = Mapping[str, np.ndarray]
+
+
+class NotKept(Exception):
+    """Version 0.1 did not keep what a run of today needs."""
 
 
 class Converted(NamedTuple):
@@ -128,8 +134,40 @@ def _converted_mixture(parameters: Values, fitted: Any, labels: np.ndarray, feat
     return Converted("vb", settings, fitted, {"labels": labels}, seed, features)
 
 
+def _chains(values: Values, arrays: Arrays) -> Converted:
+    said, found = values["parameters"], values["fitted"]
+    draws = Draws(**{name: arrays[f"chains/{name}"] for name in Draws._fields})
+    n_chains, n_draws, m = draws.labels.shape
+    labels, atoms = arrays["labels"], arrays["statistics/atoms"]
+    if labels.shape[0] > m:
+        raise NotKept("has rows of weight 0, and which ones they were was not kept")
+    _require(labels.shape[0] == m, "its labels are not one for each of its leaves")
+    parameters = {**said, "chains": n_chains, "draws": n_draws, "warmup": found["warmup"]}
+    settings = _known(chains.Settings, parameters)
+    stops = [_checkpoint(arrays, chain, found["scalars"]) for chain in range(n_chains)]
+    fitted = Fitted(
+        arrays["statistics/columns"], Model(found["family_"], found["prior_"], settings.coarsening), settings.sampler,
+        atoms, draws, stops, labels, found["warmup"],
+    )  # fmt: skip
+    features = {"n_features": found["n_features_in_"]}
+    names = {"feature_names": found.get("feature_names_in_"), "row_names": found.get("row_names_")}
+    features |= {name: _names(values) for name, values in names.items() if values is not None}
+    seed = {**_seed(said.get("random_state")), "seed": found["seed"]}
+    return Converted("chains", settings, fitted, {"labels": labels, "leaves": np.arange(m)}, seed, features)
+
+
+def _checkpoint(arrays: Arrays, chain: int, scalars: list[str]) -> dict[str, np.ndarray]:
+    """Where a chain stopped; numbers came back as arrays of one."""
+    start = f"checkpoints/{chain}/"
+    found = {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
+    found = {name: value.reshape(()) if name in scalars else value for name, value in found.items()}
+    _require("generator" in found, f"chain {chain} has no complete checkpoint")
+    return {**found, "generator": found["generator"].view(np.uint64)}
+
+
 _KINDS: dict[str, Callable[[Values, Arrays], Converted]] = {
     "bhc": _bhc,
+    "chains": _chains,
     "bayes-kmeans": _clusters,
     "randomized": _clusters,
     "dp-mixture-vb": _saved_mixture,

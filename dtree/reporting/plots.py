@@ -1,7 +1,7 @@
 """Pictures of trees, drawn with Matplotlib."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,22 +69,39 @@ def plot_tree(
         leaf_cluster = canonical_labels(leaf_cluster)
     if names is not None and len(names) != shape.n_leaves:
         raise ValueError(f"there are {len(names)} names but {shape.n_leaves} leaves")
+    first_rows = subject.first_rows() if names is None else None
+
+    def text(node: int) -> str:
+        return _tip_text(shape, node, first_rows, True) if names is None else _tip_text(shape, node, names)
+
+    if title is None:
+        title = f"{counted(shape.size[-1], 'row')}, {counted(len(np.unique(leaf_cluster)), 'cluster')}"
+    return draw_tree(shape, leaf_cluster, text, ax, max_leaves=max_leaves, title=title)
+
+
+def draw_tree(
+    shape: Shape,
+    leaf_cluster: np.ndarray,
+    text: Callable[[int], str],
+    ax: Any = None,
+    *,
+    max_leaves: int = 60,
+    title: str = "",
+    colours: Sequence[str] | None = None,
+) -> Any:
+    """Draw a shape whose leaves (m,) are in these clusters, with text(node) at its tips; colours (k,) of the clusters,
+    dtree's own when None.
+    """
     if max_leaves < 2:
         raise ValueError(f"max_leaves must be at least 2, got {max_leaves}")
     cluster = shape.clusters_of_nodes(leaf_cluster)
     drawing = lay_out(shape, cluster, max_leaves)
     height = 1.2 + 0.22 * min(max(len(drawing.tips), 3), _LARGEST_NAMED)
     ax = new_axes(8.0, height) if ax is None else ax
-    colour = [colour_of(int(c)) for c in cluster]
+    colour = [colour_of(int(c)) if c < 0 or colours is None else str(colours[int(c)]) for c in cluster]
     _draw_branches(ax, shape, drawing, colour)
     _draw_collapsed(ax, shape, drawing, colour)
-    if names is None:
-        texts = [_tip_text(shape, node, subject.first_rows(), True) for node in drawing.tips]
-    else:
-        texts = [_tip_text(shape, node, names) for node in drawing.tips]
-    _finish_tree_axes(ax, shape, drawing, colour, texts)
-    if title is None:
-        title = f"{counted(shape.size[-1], 'row')}, {counted(len(np.unique(leaf_cluster)), 'cluster')}"
+    _finish_tree_axes(ax, shape, drawing, colour, [text(node) for node in drawing.tips])
     ax.set_title(title, loc="left", fontsize=11, color=INK)
     return ax
 

@@ -22,7 +22,7 @@ import numpy as np
 from dtree.core.memory import require_memory
 from dtree.storage.failures import StoreFailure
 from dtree.storage.places import Place, is_remote, sizes_of_files
-from dtree.storage.zarr_places import zarr_at
+from dtree.storage.zarr_places import until_no_chunk_is_left, zarr_at
 
 HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
 SEAL = "dtree-sha256"  # the attribute beside it with the hash of what it says
@@ -241,7 +241,8 @@ def _values(folder: Place, name: str) -> np.ndarray:
     import zarr
 
     try:
-        return np.ascontiguousarray(zarr.open_array(zarr_at(folder / name, True), mode="r", zarr_format=3)[...])
+        with until_no_chunk_is_left():
+            return np.ascontiguousarray(zarr.open_array(zarr_at(folder / name, True), mode="r", zarr_format=3)[...])
     except StoreFailure:
         raise
     except Exception as error:

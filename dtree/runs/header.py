@@ -17,7 +17,7 @@ from dtree.storage.options import without_values
 
 FORMAT = 2  # 1 was that of version 0.1, which had two kinds of runs
 # Kinds of runs of version 0.1 that `dtree convert` reads: two that `dtree.save` wrote, three of fits in passes.
-CONVERTIBLE = ("bhc", "dp-mixture-vb", "bayes-kmeans", "randomized", "variational")
+CONVERTIBLE = ("bhc", "chains", "dp-mixture-vb", "bayes-kmeans", "randomized", "variational")
 MOST_ROWS = 10**12  # more is a mistake, damage or malice: the list of chunks alone would fill the memory
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_ROWS)]

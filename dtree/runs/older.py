@@ -1,7 +1,8 @@
 """Finished runs of dtree 0.1, read into plain values; `dtree.methods.older` makes the records of today from them.
 
 There were two formats. What `dtree.save` wrote has a header that lists every array with its hash, as today. What a fit
-in passes left has no hashes: its arrays are held against their own metadata, and its labels against its statistics.
+in passes or chains left has no hashes: its arrays are held against their own metadata, and its labels against its
+statistics. Chains have the names of the first format here, whichever they were written in.
 """
 
 import os
@@ -24,6 +25,7 @@ from dtree.runs.header import CONVERTIBLE, command_of_older, written_by_an_older
 
 _VERSIONS = ("dtree", "python", "platform", "numpy", "scipy", "numba", "zarr")
 _GROUPS = ("statistics", "tree", "trace")  # of a run in passes; trees and statistics are those of clusters
+_DRAWN = ("labels", "prior", "log_joint", "n_clusters", "seconds")  # of a block of a chain; the rest is its state
 _ELSEWHERE = {"command", "created", "data", "data_sha256", "data_shape", "labels_column", "row_names", "seconds"}
 
 
@@ -57,7 +59,8 @@ def read_older(path: str | os.PathLike[str]) -> Older:
     if kind not in CONVERTIBLE or header.get("status", "done") != "done":
         raise ValueError(written_by_an_older_dtree(path, header))
     check_folder(folder)
-    read, made_by = _read_saved if "kind" in header else _read_passes, " ".join(command_of_older(header))[:200]
+    made_by = " ".join(command_of_older(header))[:200]
+    read = _read_saved if "kind" in header else _read_chains if kind == "chains" else _read_passes
     what = f"a run of dtree 0.1 of the kind '{kind}'" + (f", made by '{made_by}'" if made_by else "")
     try:
         return read(folder, f"{path} ({what})", Values(header))
@@ -103,21 +106,53 @@ def _read_passes(folder: Path, location: str, attributes: Values) -> Older:
     if attributes["method"] == "variational":
         arrays |= {f"sums/{name.rpartition('/')[2]}": found for name, found in _read_group(folder, stops[-1]).items()}
         values["sums"] = Values(read_metadata(folder, stops[-1])["attributes"])
+    columns, seconds = attributes["source"].get("columns"), float(arrays["trace/seconds"].sum())
+    return Older(location, attributes["method"], values, arrays, _about(folder, attributes, columns, seconds))
+
+
+def _read_chains(folder: Path, location: str, attributes: Values) -> Older:
+    """What chains left behind: blocks of draws, each with where its chain stood after it."""
+    said, model = Values(attributes["settings"]), _model(folder)
+    arrays = Values(_read_group(folder, "statistics"))
+    m, drawn, scalars = arrays["statistics/atoms"].shape[0], [], []
+    check_row_array(folder, "labels", m)
+    arrays["labels"] = FolderStore(folder).read_rows("labels", 0, m)
+    for chain in range(said["chains"]):
+        names = [f"chains/{chain:04d}/{path.name}" for path in sorted((folder / f"chains/{chain:04d}").glob("block-*"))]
+        blocks = [{name.rpartition("/")[2]: found for name, found in _read_group(folder, at).items()} for at in names]
+        draws = {name: np.concatenate([Values(block)[name] for block in blocks]) for name in _DRAWN}
+        found = len(draws["log_joint"])
+        if found != said["draws"]:
+            raise ValueError(f"chain {chain} has {found} draws, not {said['draws']}")
+        drawn.append(draws)
+        scalars = read_metadata(folder, names[-1])["attributes"]["scalars"]
+        arrays |= {f"checkpoints/{chain}/{name}": state for name, state in blocks[-1].items() if name not in _DRAWN}
+    arrays |= {f"chains/{name}": np.stack([draws[name] for draws in drawn]) for name in _DRAWN}
+    fitted = {"family_": model.family, "prior_": model.prior, "n_features_in_": attributes["n_features"]}
+    fitted |= {"seed": attributes["seed"], "warmup": attributes["warmup"], "scalars": scalars}
+    parameters = {"family": model.family, "prior": model.prior, **said, "coarsening": model.coarsening}
+    values = Values({"parameters": Values(parameters), "fitted": Values(fitted)})
+    seconds = float(arrays["chains/seconds"][:, -1].sum())
+    about = _about(folder, attributes, attributes.get("feature_names"), seconds)
+    return Older(location, "chains", values, arrays, about)
+
+
+def _about(folder: Path, attributes: Values, columns: list[str] | None, seconds: float) -> dict[str, Any]:
+    """The header of a run from the attributes of one that was no saved model."""
     written = datetime.fromtimestamp((folder / "zarr.json").stat().st_mtime, UTC)
-    about = {
+    return {
         "data": str(attributes.get("data") or "an array"),
         "fingerprint": str(attributes.get("data_fingerprint", "")),
         "labels_column": attributes.get("labels_column"),
         "row_names": attributes.get("row_names"),
-        "feature_names": list(attributes["source"].get("columns") or ()) or None,
+        "feature_names": list(columns or ()) or None,
         "command": command_of_older(attributes),
         "versions": {"dtree": "0.1.0", **{name: str(found) for name, found in attributes["versions"].items()}},
         "created": written.isoformat(timespec="seconds"),
-        "seconds": float(arrays["trace/seconds"].sum()),
+        "seconds": seconds,
         "notes": {"converted": _converted()},
         "run_id": attributes["run_id"],
     }
-    return Older(location, attributes["method"], values, arrays, about)
 
 
 def _named(value: Any) -> Any:

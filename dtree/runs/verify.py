@@ -9,7 +9,7 @@ from dtree.runs.arrays import HEADER, check_seal, read_arrays, read_metadata
 from dtree.runs.checks import check_folder, check_row_array, nodes
 from dtree.runs.zarr_store import header_of
 from dtree.storage.places import Place, located
-from dtree.storage.zarr_places import zarr_at
+from dtree.storage.zarr_places import until_no_chunk_is_left, zarr_at
 
 _ROWS_AT_ONCE = 4_000_000  # values of an array that are read together: any machine has room for them
 
@@ -76,8 +76,9 @@ def _read_values(folder: Place, name: str) -> None:
 
     try:
         array: Any = zarr.open_array(zarr_at(folder / name, True), mode="r")
-        for start in range(0, array.shape[0] if array.ndim else 0, _ROWS_AT_ONCE):
-            array[start : start + _ROWS_AT_ONCE]
+        with until_no_chunk_is_left():
+            for start in range(0, array.shape[0] if array.ndim else 0, _ROWS_AT_ONCE):
+                array[start : start + _ROWS_AT_ONCE]
     except Exception as problem:  # whatever a decompressor makes of damage
         reason = " ".join(str(problem).split())[:200] or type(problem).__name__
         raise ValueError(f"{folder} is damaged: the array '{name}' cannot be read: {reason}") from None

@@ -26,7 +26,7 @@ from dtree.runs.codec import restore
 from dtree.runs.header import FORMAT, Header, read_header, written_by_an_older_dtree
 from dtree.storage.failures import StoreFailure
 from dtree.storage.places import Place
-from dtree.storage.zarr_places import zarr_at
+from dtree.storage.zarr_places import until_no_chunk_is_left, zarr_at
 
 Kind = TypeVar("Kind")
 LEASE = ".lease"  # the file that says who works on the run
@@ -123,7 +123,8 @@ class ZarrStore:
         import zarr
 
         try:
-            return np.asarray(zarr.open_array(zarr_at(self.path / name, True), mode="r", zarr_format=3)[start:stop])
+            with until_no_chunk_is_left():
+                return np.asarray(zarr.open_array(zarr_at(self.path / name, True), mode="r", zarr_format=3)[start:stop])
         except StoreFailure:
             raise
         except (OSError, RuntimeError, ValueError) as problem:  # of the disk, of a decompressor, of a checksum

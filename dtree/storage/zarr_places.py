@@ -1,7 +1,8 @@
 """Places as zarr takes them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,25 @@ if TYPE_CHECKING:
 def zarr_at(place: Place, read_only: bool = False) -> Any:
     """What zarr opens or makes an array or group at."""
     return _store_class()(place, read_only) if isinstance(place, RemotePath) else str(place)
+
+
+@contextmanager
+def until_no_chunk_is_left() -> Iterator[None]:
+    """Around a reading: when a chunk of it fails, wait for the others, which zarr leaves under way.
+
+    Otherwise a command that ends with one sentence ends with a page of asyncio's complaints about each of them.
+    """
+    try:
+        yield
+    except Exception:
+        from zarr.core.sync import sync
+
+        sync(_others())
+        raise
+
+
+async def _others() -> None:
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
 
 async def _patiently(read: Callable[[], Any]) -> Any:

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from dtree.core.families import Family, PerColumn, has_holes
 from dtree.core.families.mixed import with_holes
+from dtree.core.families.some_columns import expected_log_densities
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.variational.fitting import sum_of_pieces
@@ -135,6 +136,10 @@ class Mixture(msgspec.Struct, frozen=True):
                 widened = mixed.expected_log_density(statistics)
                 widened[:, 0] += coefficients[:, 0] - family.expected_log_density(self.statistics[order])[:, 0]
                 scores = np.ascontiguousarray(mixed.statistics(rows) @ widened.T)
+            elif not family.takes_holes and has_holes(rows):  # likewise, of columns that depend on each other
+                statistics = self.statistics[order]
+                log_prior = coefficients[:, 0] - family.expected_log_density(statistics)[:, 0]
+                scores = np.ascontiguousarray(expected_log_densities(family, rows, statistics) + log_prior)
             else:
                 features = family.statistics_of_kept(family.kept_rows(rows))
                 scores = np.ascontiguousarray(features @ coefficients.T)

@@ -108,12 +108,23 @@ def fit_candidates(X: Any, weight: np.ndarray, families: list[Family], size: int
 
 
 def fit_if_worth(
-    X: Any, weight: np.ndarray, families: list[Family], size: int, settings: Any, seed: int, worth: float
+    X: Any,
+    weight: np.ndarray,
+    families: list[Family],
+    size: int,
+    settings: Any,
+    seed: int,
+    worth: float,
+    spare: int | None = None,
 ) -> Fit | None:
-    """The same, or None when the best short fit does not reach a bound of `worth` nats a row."""
+    """The same, or None when the best short fit does not reach a bound of `worth` nats a row.
+
+    spare : a start that short fits have chosen gets so many places more than it has centres, instead of `size` in all:
+    empty places cost as much as full ones.
+    """
     rows = _Rows(X, weight, settings, seed, available_threads())
     with threadpool_limits(1):
-        return _from_scratch(rows, families, size, worth=worth)
+        return _from_scratch(rows, families, size, worth=worth, spare=spare)
 
 
 def fit_sample(X: Any, moments: Moments, n: int, settings: Any, seed: int) -> Fit:
@@ -148,6 +159,7 @@ def _from_scratch(
     size: int,
     limits: tuple[int, float] | None = None,
     worth: float = -np.inf,
+    spare: int | None = None,
 ) -> Fit | None:
     """The highest of `n_init` fits with the best of several families; `limits` stand for `max_iter` and `tol`.
 
@@ -161,6 +173,7 @@ def _from_scratch(
         if reached < worth:
             return None
         centres = found if automatic else size
+        size = min(size, centres + spare) if automatic and spare is not None else size
     starts = (
         (random, _start(rows, family, size, centres, random)) for random in _generators(rows.seed, settings.n_init)
     )

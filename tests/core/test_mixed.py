@@ -101,8 +101,12 @@ def test_a_complete_mixed_of_one_block_is_that_family_for_every_method(kind):
         one, other = (dtree.DPMixtureVB(variant, family=f, truncation=6, random_state=0).fit(X) for f in (plain, mixed))
         assert np.array_equal(one.labels_, other.labels_)
         assert other.elbo_ == pytest.approx(one.elbo_, rel=1e-10)
-    # tgmcmc draws other partitions of these binary rows; why is not known, but few rows differ and their tree has ties.
-    for sampler in ("gibbs", "split-merge") if kind == "binary" else ("gibbs", "split-merge", "tgmcmc"):
+    for sampler in ("gibbs", "split-merge", "tgmcmc"):
+        if (kind, sampler) == ("binary", "tgmcmc"):
+            # Three binary columns have eight different rows. Among equal rows merges of the guide tree are equally
+            # good, and the last bits, which two sums of the same terms do not share, decide: trees differ from the
+            # first that is built anew, and so do draws, though not what they are draws from (`test_samplers`).
+            (plain, mixed), X = _binary_without_ties()
         fits = [
             dtree.DPMixtureMCMC(sampler, f, prior, chains=1, draws=30, warmup=10, random_state=0).fit(X)
             for f in (plain, mixed)
@@ -110,6 +114,17 @@ def test_a_complete_mixed_of_one_block_is_that_family_for_every_method(kind):
         assert np.array_equal(*(fit.partitions_ for fit in fits))
         joint = [fit.posterior_["posterior"]["log_joint"].to_numpy() for fit in fits]
         assert joint[1] == pytest.approx(joint[0], rel=1e-10)
+
+
+def _binary_without_ties():
+    """Bernoulli, the same as a Mixed, and rows of which no two are equal."""
+    rng = np.random.default_rng(1)
+    d = 16
+    plain = dtree.Bernoulli(rng.uniform(0.4, 2.0, d), rng.uniform(0.4, 2.0, d))
+    likely = rng.random((3, d))
+    rows = np.unique((rng.random((60, d)) < likely[rng.integers(0, 3, 60)]).astype(float), axis=0)[:30]
+    assert len(rows) == 30
+    return (plain, dtree.Mixed([(plain, np.arange(d))])), rows[rng.permutation(30)]
 
 
 @pytest.mark.parametrize("kind", PLAIN)

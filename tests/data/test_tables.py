@@ -118,6 +118,15 @@ def test_words_for_missing_and_hints_at_others(tmp_path: Path) -> None:
     np.testing.assert_array_equal(source.load(), expected)
     assert "-999 is far from the rest" in column_of(source, "c").reason
     assert "far from the rest" not in column_of(source, "a").reason
+    assert "read as missing" not in column_of(source, "b").reason  # "?" means nothing else
+
+
+def test_a_word_for_missing_that_may_be_a_level_is_named(tmp_path: Path) -> None:
+    words = ["none", "basic", "full", "none", "basic", "full"]
+    (tmp_path / "x.csv").write_text("\n".join(["a,plan", *(f"{i / 2},{word}" for i, word in enumerate(words))]))
+    plan = column_of(open_source(tmp_path / "x.csv"), "plan")
+    assert plan.levels == ("basic", "full")
+    assert "'none' is read as missing: use another word if it is a level" in plan.reason
 
 
 @pytest.mark.parametrize(

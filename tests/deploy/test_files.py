@@ -59,7 +59,7 @@ def test_the_image_is_not_root_and_warm():
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     user = lines.index("USER 1000:1000")
     assert any("python -m dtree.engine.warm" in line and line.startswith("RUN") for line in lines[user:])
-    assert sum(line.startswith("FROM python:3.11-slim") for line in lines) == 2
+    assert lines.index("ARG BASE=python:3.11-slim") < lines.index("FROM ${BASE} AS build") < lines.index("FROM ${BASE}")
 
 
 def test_what_the_image_copies_is_not_ignored():

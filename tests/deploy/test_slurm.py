@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from deploy.slurm import run_on_slurm
+from dtree.storage import with_options
 
 
 def test_workers_have_one_thread_and_tls(tmp_path):
@@ -52,7 +55,7 @@ def test_a_run_that_has_begun_is_resumed(tmp_path):
 
 
 def _is_resumed(run, tmp_path):
-    run_on_slurm.clear_unborn(run)
+    run_on_slurm.clear_unborn(str(run))
     options = run_on_slurm.parse(["a.zarr", str(run), "--", "--family", "poisson"])
     words = run_on_slurm.command(options, "tls://node1:8786", tmp_path)
     assert words[:3] == ["dtree", "resume", str(run)]
@@ -66,11 +69,19 @@ def test_a_run_that_died_before_its_first_checkpoint_starts_over(tmp_path):
         (folder / "zarr.json").write_text("{}")
     (other / "tree").mkdir()  # something else, and not ours to remove
     for folder in (run, other, tmp_path / "missing.zarr"):
-        run_on_slurm.clear_unborn(folder)
+        run_on_slurm.clear_unborn(str(folder))
     assert not run.exists()
     assert (other / "zarr.json").exists()
     options = run_on_slurm.parse(["a.zarr", str(run)])
     assert run_on_slurm.command(options, "tls://node1:8786", tmp_path)[:2] == ["dtree", "fit"]
+
+
+def test_a_run_in_a_bucket_keeps_its_address(tmp_path):
+    with with_options({}):
+        options = run_on_slurm.parse(["s3://bucket/a.zarr", "memory://a-run-of-slurm/run.zarr"])
+        run_on_slurm.clear_unborn(options.run)
+        words = run_on_slurm.command(options, "tls://node1:8786", tmp_path)
+    assert words[:5] == ["dtree", "fit", "s3://bucket/a.zarr", "--out", "memory://a-run-of-slurm/run.zarr"]
 
 
 def test_workers_end_before_slurm_ends_them():
@@ -91,6 +102,17 @@ def test_mistakes_get_one_sentence(words, sentence, capsys):
         run_on_slurm.parse(["a.zarr", "run.zarr", *words])
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_sigterm_ends_the_fit_first():
+    fit = run_on_slurm.Fit()
+    with pytest.raises(SystemExit) as ended:
+        fit.stop()
+    assert ended.value.code == 128 + signal.SIGTERM
+    timer = threading.Timer(0.5, fit.stop)
+    timer.start()
+    assert fit.run([sys.executable, "-c", "import time; time.sleep(60)"]) == -signal.SIGTERM
+    timer.join()
 
 
 def test_without_dask_jobqueue_it_says_what_to_install(monkeypatch, capsys, tmp_path):

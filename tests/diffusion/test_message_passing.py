@@ -136,3 +136,8 @@ def test_trees_whose_messages_have_not_settled_are_not_ranked_by_them(seed: int,
     assert np.all(np.diff(model.log_evidences_[finite]) <= 0)
     assert np.all(np.flatnonzero(finite) < finite.sum())
     assert np.all(np.isfinite(model.score_samples(rows)))
+
+
+def test_a_time_that_has_shrunk_to_a_point_leaves_nothing_known_of_it_without_its_site():
+    assert mp._node_cavity(np.array([0.5, 0.0]), np.array([3.0, 1.0])) == (0.0, 0.0)
+    assert mp._node_cavity(np.array([0.5, 0.25]), np.array([3.0, 1.0])) == (1.0, 1.0)

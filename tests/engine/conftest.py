@@ -1,10 +1,17 @@
-"""One small cluster of two worker processes for all tests of a session."""
+"""What tests of the engine share: two worker processes, places for runs, a finished run of every method."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dtree.engine.cluster import cluster_client
+from dtree.engine.drive import Place
+from dtree.storage import located, with_options
+from tests.engine.test_features import METHODS, fit, frame
 from tests.storage.conftest import folder as folder
 from tests.storage.conftest import server as server
 from tests.storage.conftest import started_server as started_server
@@ -14,6 +21,36 @@ from tests.storage.conftest import started_server as started_server
 def client():
     with cluster_client(n_workers=2, memory_limit="1.5GB", warm=False) as found:
         yield found
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """An empty place for runs: a folder on disk, or one in a bucket of an S3 server.
+
+    The bucket is tried with all methods in slow tests, and with one otherwise (see conftest).
+    """
+    if request.param == "disk":
+        yield tmp_path
+        return
+    server: Any = request.getfixturevalue("server")
+    with with_options(server.options):
+        yield located(request.getfixturevalue("folder"))
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "rows.csv"
+    frame().to_csv(path, index_label="name")
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run of every method; tests change copies only."""
+    folder = tmp_path_factory.mktemp("finished")
+    for name in METHODS:
+        fit(name, data, Place(folder / name))
+    return {name: folder / name for name in METHODS}
 
 
 @pytest.hookimpl(tryfirst=True)

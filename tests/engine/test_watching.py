@@ -165,7 +165,7 @@ def test_stages_are_spans_and_a_dashboard_is_named(tmp_path: Path) -> None:
         for name in ("bayes-kmeans-bhc", "chains", "bhc"):
             fit(name, data, Place(tmp_path / name, client=client))
         spans = {span.name for span in client.cluster.scheduler.extensions["spans"].spans.values()}
-        assert (dashboard_of(client) or "http").startswith("http")
+        assert dashboard_of(client) is None  # an HTTP server is there, and no page on it
     kmeans = ("dtree bayes-kmeans-bhc",)
     assert {(*kmeans, "preparation"), (*kmeans, "pass 1"), (*kmeans, "pass 2"), (*kmeans, "the end")} <= spans
     assert ("dtree chains", "parts") in spans

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 from typer.testing import CliRunner
+from zarr.core.sync import sync
 
 import dtree
 from dtree.cli.app import app
+from dtree.data.opening import open_source
 from dtree.engine.drive import Place, resume
 from dtree.engine.predict import predict_into
+from dtree.runs.folder import FolderStore
 from dtree.runs.run import Run
 from dtree.runs.verify import damages
 from tests.faults.methods import METHODS, copied, fit, flip, half_done, largest_chunk, save_rows
@@ -38,6 +44,27 @@ def said(*words: str) -> str:
 def test_a_run_in_order_is_verified(name: str, finished: dict[str, Path]) -> None:
     assert damages(finished[name]) == []
     assert CliRunner().invoke(app, ["verify", str(finished[name])]).exit_code == 0
+
+
+def test_a_damaged_chunk_leaves_no_other_under_way(tmp_path: Path) -> None:
+    """Else asyncio complains of each when the process ends, a page below the one sentence."""
+
+    async def under_way() -> int:
+        return len(asyncio.all_tasks()) - 1
+
+    store, n = FolderStore(tmp_path / "run"), 60_000
+    store.create_rows("labels", n, 100, np.int32, -2)
+    store.write_rows("labels", 0, np.arange(n, dtype=np.int32))
+    store.flush_rows("labels")
+    flip(largest_chunk(tmp_path / "run" / "labels"), at=0.2)
+    data = tmp_path / "x.zarr"
+    zarr.create_array(str(data), shape=(n, 1), chunks=(100, 1), dtype=float)[:] = np.ones((n, 1))
+    source = open_source(str(data))
+    (data / "c" / "3" / "0").write_bytes(b"no chunk")
+    for read in (lambda: store.read_rows("labels", 0, n), lambda: source.read(0, n)):
+        with pytest.raises((OSError, RuntimeError, ValueError)):
+            read()
+        assert sync(under_way()) == 0
 
 
 @pytest.mark.parametrize("name", METHODS)

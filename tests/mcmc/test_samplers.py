@@ -151,6 +151,39 @@ def test_other_families_and_samplers(sampler: str, family: Family, X: np.ndarray
     test_other_families(sampler, family, X)
 
 
+# Five rows of all kinds of columns: one lacks everything, two share no column, and every column lacks something.
+GAPS = np.array(
+    [
+        [0.1, 0.0, np.nan, 1.0],
+        [np.nan, 0.0, 2.0, np.nan],
+        [2.5, np.nan, 9.0, 0.0],
+        [2.0, 2.0, np.nan, 0.0],
+        [np.nan, np.nan, np.nan, np.nan],
+    ]
+)
+
+
+def every_kind() -> Mixed:
+    return Mixed(
+        [
+            (DiagonalGaussian([0.0], 0.3, 2.0, [1.0]), [0]),
+            (Categorical([[0.5, 0.5, 0.5]]), [1]),
+            (Poisson([1.0], [0.3]), [2]),
+            (Bernoulli([0.7], [1.1]), [3]),
+        ]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", EXACT)
+@pytest.mark.parametrize("prior", [DirichletProcess(1.0), GeneralizedGamma(1.0, 0.4, 1.0)], ids=["dp", "nggp"])
+def test_gaps_in_columns_of_every_kind(sampler: str, prior: Prior) -> None:
+    model = Model(every_kind(), prior)
+    problem = Problem(model, model.atoms(GAPS), resample_hyperparameters=False)
+    exact = (partition_posterior if prior.name == "dp" else partition_posterior_without_u)(model, problem.atoms)
+    check_against(exact, sample(problem, sampler, 20_000))
+
+
 def test_rows_with_missing_values_and_categories() -> None:
     test_other_families("gibbs", *next(case for case in FAMILIES if case[0].name == "mixed"))
 

@@ -58,6 +58,18 @@ def test_neither_order_nor_units_matter(blobs: dtree.TreeClustering) -> None:
     assert np.array_equal(fit(BLOBS * [100.0, 0.01] + [7.0, -3.0]).labels_, blobs.labels_)
 
 
+def test_no_view_of_two_moons_changes_a_label() -> None:
+    X, known = make_moons(300, noise=0.05, random_state=1)
+    labels, order = fit(X).labels_, np.random.default_rng(5).permutation(300)
+    assert adjusted_rand_score(known, labels) == 1.0
+    turned = X @ np.array([[0.6, -0.8], [0.8, 0.6]])
+    for other in (X * [1e3, 1e-2] + 5.0, X[:, ::-1], turned):
+        assert np.array_equal(fit(other).labels_, labels)
+    assert np.array_equal(fit(X[order]).labels_, labels[order])
+    # Moons of equal size: which of them has the number 0 is open.
+    assert adjusted_rand_score(np.tile(labels, 2), fit(np.vstack([X, X])).labels_) == 1.0
+
+
 def test_other_levels(blobs: dtree.TreeClustering) -> None:
     assert np.array_equal(blobs.at_level(blobs.level_), blobs.labels_)
     assert np.array_equal(blobs.at_clusters(3), blobs.labels_)

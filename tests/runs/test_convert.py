@@ -1,8 +1,8 @@
 """`dtree convert`: finished runs of dtree 0.1 as runs of this version.
 
 `old/runs.tar.xz` holds tiny runs that version 0.1.0 wrote, one of each kind, what it said of them (`expected.json`) and
-the script that made them. Only the folder in which that happened is called /data, and of `chains.zarr` there is only
-the header.
+the script that made them. Only the folder in which that happened is called /data, and of `ddt.zarr` there is only the
+header.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ KINDS = {
     "randomized.zarr": "randomized",
     "vb.zarr": "vb",
     "saved-vb.zarr": "vb",
+    "chains.zarr": "chains",
+    "saved-chains.zarr": "chains",  # with draws of `more_draws`
 }
 
 
@@ -72,8 +74,21 @@ def test_a_converted_run_says_what_version_0_1_said(
     assert bound == pytest.approx(said["bound"], rel=1e-13) if said["bound"] else bound is None
     if said["log_joint"] is not None:
         assert model.log_joint_ == pytest.approx(said["log_joint"], rel=1e-13)
+    if "partitions" in said:
+        assert model.partitions_.tolist() == said["partitions"]
+        assert model.posterior_["posterior"]["log_joint"].values.tolist() == said["log_joints"]
     dtree.save(model, tmp_path / "again")
     assert dtree.open(tmp_path / "again").labels_.tolist() == said["labels"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, method in KINDS.items() if method == "chains"])
+def test_converted_chains_go_on_as_version_0_1_did(
+    name: str, folder: Path, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    _run("convert", folder / name, tmp_path / "new")
+    model = dtree.open(tmp_path / "new").more_draws(3)
+    assert model.partitions_[:, -3:].tolist() == expected[name]["next"]
 
 
 def test_the_commands_take_it(folder: Path, tmp_path: Path) -> None:
@@ -105,9 +120,11 @@ def test_weights_of_0_do_not_hinder_the_report(folder: Path, tmp_path: Path) -> 
 
 
 def test_what_is_not_converted_is_named(folder: Path, tmp_path: Path) -> None:
-    said = _run("convert", folder / "chains.zarr", tmp_path / "new", code=2)
-    assert "is a run of the kind 'chains', which this version does not convert" in said
-    assert "made by: dtree sample counts.npy" in said
+    said = _run("convert", folder / "ddt.zarr", tmp_path / "new", code=2)
+    assert "is a run of the kind 'diffusion', which this version does not convert" in said
+    assert "made by: dtree ddt real.npy" in said
+    said = _run("convert", folder / "weighted-chains.zarr", tmp_path / "new", code=2)
+    assert "has rows of weight 0, and which ones they were was not kept, so it cannot be converted" in said
     stopped = Path(__file__).parent / "old" / "stopped"
     assert "is not finished, which this version does not convert" in _run("convert", stopped, tmp_path / "new", code=2)
     assert "there is no run" in _run("convert", tmp_path / "none", tmp_path / "new", code=2)
@@ -142,6 +159,10 @@ def _forget(run: Path, name: str) -> None:
         ("flat.zarr", _drop, "model"),
         ("vb.zarr", _drop, "checkpoints"),
         ("vb.zarr", _forget, "shown"),
+        ("chains.zarr", _drop, "chains/0001"),
+        ("chains.zarr", _drop, "chains/0000/block-00000000/labels"),
+        ("chains.zarr", _forget, "warmup"),
+        ("saved-chains.zarr", _change, "chains/labels"),
     ],
 )
 def test_damage_gets_one_sentence(name: str, damage: Any, what: str, folder: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from dtree.core.families.base import Family
 from dtree.core.families.bent import Bent
 from dtree.core.families.bernoulli import Bernoulli
 from dtree.core.families.categorical import Categorical
-from dtree.core.families.choice import Expected, Resolved, columns_in_use, expected, resolve
+from dtree.core.families.choice import Expected, Resolved, columns_in_use, expected, expected_to_predict, resolve
 from dtree.core.families.gaussian import Gaussian
 from dtree.core.families.gaussian_diag import DiagonalGaussian
 from dtree.core.families.mixed import Mixed
@@ -33,6 +33,7 @@ __all__ = [
     "Resolved",
     "columns_in_use",
     "expected",
+    "expected_to_predict",
     "family_type",
     "has_holes",
     "moments_of",

@@ -22,6 +22,7 @@ A family says what one cluster looks like. It has two faces:
 | --- | --- | --- |
 | `name`, `value_kind`, `accepts_sparse` | checks of rows, saved runs | class name, any number, dense rows only |
 | `takes_holes` | checks of rows | every value must be there; see `PerColumn` for families of independent columns |
+| `narrowed`, `cells` | rows to predict that lack values | they are refused |
 | `needs_covariance` | whoever takes moments of the data | only means and variances are taken |
 | `n_features`, `parameters()` | everyone | read from the constructor's arguments, kept under the same names |
 | `anchored`, `points` | fits; k-means starts | statistics and rows as they are, square roots of counts |
@@ -96,6 +97,7 @@ class Family(ABC):
     accepts_sparse: ClassVar[bool] = False
     needs_covariance: ClassVar[bool] = False
     takes_holes: ClassVar[bool] = False  # whether values may be missing (NaN)
+    predicts_holes: ClassVar[bool] = False  # whether values of rows to predict may, of a fit to complete ones
 
     # Required -----------------------------------------------------------------------------------------------------
 
@@ -133,6 +135,13 @@ class Family(ABC):
         if self.value_kind != "count":
             return X
         return X.sqrt() if hasattr(X, "tocsr") else np.sqrt(X)
+
+    def narrowed(self, columns: np.ndarray) -> tuple[Any, np.ndarray]:
+        """The same model of some columns (c,) alone, and the places of its statistics among those of all columns.
+
+        Asked of families with `predicts_holes` only.
+        """
+        raise NotImplementedError
 
     # Learning from data -----------------------------------------------------------------------------------------
 

@@ -21,7 +21,9 @@ import numpy as np
 from dtree.core.families.base import Family, feature_vector, require_positive
 from dtree.core.families.gaussian import Gaussian
 from dtree.core.families.gaussian_diag import DiagonalGaussian
+from dtree.core.families.per_column import has_holes
 from dtree.core.families.profile import Profile
+from dtree.core.families.some_columns import RowCells, by_columns_held
 from dtree.core.jit import kernel
 from dtree.core.verbs import implements, log_marginal
 
@@ -82,6 +84,7 @@ class Bent(Family):
     step: Any = None
 
     name: ClassVar[str] = "bent"
+    predicts_holes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.base, Gaussian | DiagonalGaussian):
@@ -129,8 +132,41 @@ class Bent(Family):
         return self.base.soft_log_marginal_of(statistics[:, :-1]) + statistics[:, -1]
 
     def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
+        if has_holes(X):
+            return by_columns_held(self, X, np.atleast_2d(statistics), lambda one, *rest: one.log_predictive_of(*rest))
         kept = self.kept_rows(X)
         return self.base.log_predictive_of(kept[:, : self.n_features], statistics[:, :-1]) + kept[:, -1:]
+
+    def narrowed(self, columns: np.ndarray) -> tuple[Any, np.ndarray]:
+        base, places = self.base.narrowed(columns)
+        made = type(self)(base, self.centre[columns], self.unit[columns], self.bend[columns], self.step[columns])
+        width = 1 + self.base.statistics(np.zeros((1, self.n_features))).shape[1]
+        return made, np.append(places, width - 1)  # slopes of all columns: they are no part of a predictive density
+
+    def cells(self, X: np.ndarray, statistics: np.ndarray) -> RowCells:
+        """What one cluster (1, s) says of the values of rows X (n, d), which may hold NaN.
+
+        What is expected is the middle of a column's distribution: on a scale that is bent like a logarithm a Student t
+        has no mean.
+        """
+        bent, log_slope = self._bent_cells(X)
+        if isinstance(self.base, Gaussian):
+            found = self.base.cells(bent, statistics[:, :-1])
+        else:
+            parts = self.base.parts(statistics[:, :-1])
+            own = self.base.log_cells(bent, parts)
+            found = RowCells(own.sum(axis=1), own, np.tile(self.base.expected_values(parts), (bent.shape[0], 1)))
+        middles = self._straight(found.expected)[0]
+        return RowCells(found.log_density + log_slope.sum(axis=1), found.own + log_slope, middles)
+
+    def _bent_cells(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows X (n, d) bent, NaN where they hold NaN, and the log slope (n, d) of each value, there 0."""
+        holes = np.isnan(X)
+        filled = np.where(holes, self.centre, X)
+        sizes = np.log1p(np.abs(filled - self.centre) / self.unit)
+        log_slope = (self.bend - 1.0) * sizes * np.where(filled >= self.centre, 1.0, -1.0) - np.log(self.unit)
+        bent = self.kept_rows(filled)[:, : self.n_features]
+        return np.where(holes, np.nan, bent), np.where(holes, 0.0, log_slope)
 
     def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
         return np.hstack([self.base.expected_log_density(statistics[:, :-1]), np.ones((statistics.shape[0], 1))])

@@ -64,6 +64,18 @@ def expected(family: str | Family, kinds: Kinds = (), d: int | None = None) -> E
     return Expected(*named, each, np.asarray(whole if isinstance(whole, np.ndarray) else nothing), kinds)
 
 
+def expected_to_predict(family: str | Family) -> Expected:
+    """The same of rows to predict: some families learn from complete rows only, but can take others afterwards.
+
+    >>> from dtree.core.families.gaussian import Gaussian
+    >>> family = Gaussian([0.0], 0.1, 3.0, [[1.0]])
+    >>> expected(family).takes_holes, expected_to_predict(family).takes_holes
+    (False, True)
+    """
+    found = expected(family)
+    return found._replace(takes_holes=found.takes_holes or family_type(family).predicts_holes)
+
+
 def _as_categories(kinds: Kinds, d: int | None) -> Kinds:
     """Every column a category; levels that nobody named are as many as the rows turn out to hold."""
     columns = kinds or tuple(Column(str(j), "real") for j in range(d or 0))

@@ -19,6 +19,8 @@ from scipy.special import digamma, gammaln
 from dtree.core.families.base import require_positive
 from dtree.core.families.gaussian_kernels import CompiledGaussian, log_multigamma
 from dtree.core.families.moments import Moments
+from dtree.core.families.per_column import has_holes
+from dtree.core.families.some_columns import RowCells, by_columns_held, cells_of_gaussian
 from dtree.core.families.standard_units import StandardUnits
 from dtree.core.tables import counts_of_table
 
@@ -56,6 +58,7 @@ class Gaussian(StandardUnits):
 
     name: ClassVar[str] = "gaussian"
     needs_covariance: ClassVar[bool] = True
+    predicts_holes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         scale = np.ascontiguousarray(np.atleast_2d(np.asarray(self.scale, dtype=np.float64)))
@@ -154,7 +157,9 @@ class Gaussian(StandardUnits):
         return strength, self.dof + statistics[:, 0], mean, scale
 
     def log_predictive_of(self, X: Any, statistics: np.ndarray) -> np.ndarray:
-        """Multivariate Student t densities (n, k)."""
+        """Multivariate Student t densities (n, k), of a row with gaps those of the values that it holds."""
+        if has_holes(X):
+            return by_columns_held(self, X, np.atleast_2d(statistics), lambda one, *rest: one.log_predictive_of(*rest))
         strength, dof, mean, scale = self.posterior(statistics)
         d = self.n_features
         z = self.points(X)
@@ -168,6 +173,19 @@ class Gaussian(StandardUnits):
             constant += 0.5 * d * (math.log(shrink[k]) - _LOG_PI) - np.log(np.diag(factor)).sum()
             out[:, k] = constant - 0.5 * (dof[k] + 1.0) * np.log1p(distance)
         return out
+
+    def narrowed(self, columns: np.ndarray) -> tuple[Any, np.ndarray]:
+        d, (a, b) = self.n_features, np.triu_indices(self.n_features)
+        held = np.isin(a, columns) & np.isin(b, columns)
+        places = np.concatenate([[0], 1 + columns, 1 + d + np.flatnonzero(held)])
+        scale, dof = self.scale[np.ix_(columns, columns)], self.dof - (d - columns.shape[0])
+        step = None if self.step is None else self.step[columns]
+        made = type(self)(self.mean[columns], self.strength, dof, scale, self.origin[columns], self.unit[columns], step)
+        return made, places
+
+    def cells(self, X: np.ndarray, statistics: np.ndarray) -> RowCells:
+        """What one cluster (1, s) says of the values of rows X (n, d), which may hold NaN."""
+        return cells_of_gaussian(self, X, statistics)
 
     def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
         strength, dof, mean, scale = self.posterior(statistics)

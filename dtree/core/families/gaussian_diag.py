@@ -176,6 +176,14 @@ class DiagonalGaussian(PerColumn, StandardUnits):
         """count (k, 1), and posterior mean, shape, rate (k, d) in standard units."""
         return self.posterior_of_parts(self.parts(statistics))
 
+    def narrowed(self, columns: np.ndarray) -> tuple[Any, np.ndarray]:
+        each = self.mean, self.shape, self.rate, self.origin, self.unit
+        mean, shape, rate, origin, unit = (one[columns] for one in each)
+        made = type(self)(
+            mean, self.strength, shape, rate, origin, unit, None if self.step is None else self.step[columns]
+        )
+        return made, np.concatenate([[0], 1 + columns, 1 + self.n_features + columns])
+
     def parts(self, statistics: np.ndarray) -> Parts:
         d = self.n_features
         return statistics[:, :1], statistics[:, 1 : 1 + d], statistics[:, 1 + d :]

@@ -58,6 +58,7 @@ class Mixed(Family):
     name: ClassVar[str] = "mixed"
     value_kind: ClassVar[str] = "mixed"
     takes_holes: ClassVar[bool] = True
+    predicts_holes: ClassVar[bool] = True
 
     def __init__(self, blocks: Any) -> None:
         self.blocks = [_block(one) for one in blocks]

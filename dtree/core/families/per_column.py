@@ -43,6 +43,7 @@ class PerColumn(Family):
     """What a family of independent columns offers beyond the contract of `Family`."""
 
     takes_holes: ClassVar[bool] = True
+    predicts_holes: ClassVar[bool] = True
 
     @abstractmethod
     def parts(self, statistics: np.ndarray) -> Parts:

@@ -1,4 +1,4 @@
-"""Rows in memory: arrays, sparse matrices, data frames and AnnData-like objects."""
+"""Rows in memory: arrays, sparse matrices, data frames and AnnData-like objects, also with rows on disk (HDF5)."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,9 +8,11 @@ import numpy as np
 from dtree.core.names import take_names
 from dtree.data.arrays import array_column
 from dtree.data.cells import cells_of
+from dtree.data.chunks import chunk_bounds, rows_per_chunk
 from dtree.data.columns import features_only, with_names
 from dtree.data.formats import npy, zarr
 from dtree.data.frames import as_pandas, is_frame
+from dtree.data.on_disk import RowsOnDisk, is_on_disk
 from dtree.data.sentences import require_table
 from dtree.data.source import Beside, Choice, Source, plain_labels
 from dtree.data.summary import Summary
@@ -31,8 +33,11 @@ def opened(data: Any, choice: Choice) -> Source:
     if is_frame(data):
         return _of_frame(as_pandas(data), choice)
     X, names_of_rows, names_of_features = take_names(data)
-    is_sparse = hasattr(X, "tocsr")
-    X = X.tocsr() if is_sparse else np.asarray(X)
+    if is_on_disk(X) and not isinstance(X, RowsOnDisk):
+        X = RowsOnDisk(X)
+    is_sparse = X.is_sparse if isinstance(X, RowsOnDisk) else hasattr(X, "tocsr")
+    if not isinstance(X, RowsOnDisk):
+        X = X.tocsr() if is_sparse else np.asarray(X)
     shape = require_table(X.shape, X.dtype, _WHAT)
     kept = {} if names_of_rows is None else {"row_names": [str(name) for name in names_of_rows]}
     source = Source(
@@ -75,14 +80,33 @@ def read(source: Source, start: int, stop: int) -> Any:
 
 
 def stage(source: Source, folder: Place) -> Source:
-    """All columns as `rows.npy`, or CSR rows as `rows.zarr`."""
+    """All columns as `rows.npy`, or CSR rows as `rows.zarr`; what is on disk is copied piece by piece."""
     X = source.beside.details
-    if source.is_sparse:
+    if isinstance(X, RowsOnDisk):
+        copy = _copied(X, folder / "rows.zarr")
+    elif source.is_sparse:
         copy = zarr.write_csr(folder / "rows.zarr", X)
     else:
         npy.write(folder / "rows.npy", np.ascontiguousarray(X))
         copy = npy.described(folder / "rows.npy", X.shape, X.dtype)
     return replace(copy, shape=source.shape, columns=source.columns, picked=source.picked)
+
+
+def _copied(X: RowsOnDisk, path: Place) -> Source:
+    """Rows on disk as `rows.zarr`."""
+    rows = min(rows_per_chunk(X.shape[1]), X.shape[0])
+    if not X.is_sparse:
+        array = zarr.new_rows(path, (X.shape[0], X.shape[1]), X.dtype, rows)
+    else:
+        zarr.new_csr(path, X.shape[1], X.dtype)
+    for start, stop in chunk_bounds(X.shape[0], rows):
+        if X.is_sparse:
+            zarr.append_csr(path, X[start:stop])
+        else:
+            array[start:stop] = X[start:stop]
+    if not X.is_sparse:
+        (path / zarr.COMPLETE).touch()
+    return zarr.opened(path, Choice())
 
 
 def n_stored(source: Source) -> int:

@@ -15,11 +15,12 @@ from dtree.data.sentences import require_table
 from dtree.data.source import Choice, Source
 from dtree.storage.icechunk_places import repository_of, zarr_in_repository
 from dtree.storage.places import Place, located, remove_tree
-from dtree.storage.zarr_places import zarr_at
+from dtree.storage.zarr_places import until_no_chunk_is_left, zarr_at
 
 BY_RANGES = True
 RECORDED_KINDS = ("zarr", "zarr-csr")
 PARTS = ("data", "indices", "indptr")
+_CSR_CHUNK = 1_000_000  # values in a chunk of sparse rows: some MB
 COMPLETE = "dtree-complete"  # a file beside the chunks of an array that dtree wrote to the end
 
 
@@ -149,6 +150,7 @@ def column(source: Source, place: int | str) -> np.ndarray:
     return np.asarray(array[...])
 
 
+@until_no_chunk_is_left()
 def read(source: Source, start: int, stop: int) -> Any:
     """Rows start..stop-1 of the array, dense or CSR."""
     if source.kind == "zarr-csr":
@@ -239,19 +241,42 @@ def new_rows(path: Place, shape: tuple[int, int], dtype: np.dtype, rows: int) ->
 
 def write_csr(path: Place, rows: Any) -> Source:
     """Write CSR rows (n, d) as a zarr group: arrays `data`, `indices`, `indptr` and the attribute `shape`."""
+    rows = rows.tocsr()
+    new_csr(path, rows.shape[1], rows.dtype, (rows.nnz, rows.shape[0] + 1))
+    append_csr(path, rows)
+    return opened(path, Choice())
+
+
+def new_csr(path: Place, d: int, dtype: np.dtype, lengths: tuple[int, int] = (_CSR_CHUNK, _CSR_CHUNK)) -> None:
+    """A group for CSR rows of d columns, as yet without rows; lengths: how many values and pointers are to come."""
     import zarr
 
-    rows = rows.tocsr()
     remove_tree(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     group = zarr.open_group(zarr_at(path), mode="w", zarr_format=3)
-    group.attrs.update({"encoding-type": "csr_matrix", "shape": [int(size) for size in rows.shape]})
-    parts = {"data": rows.data, "indices": rows.indices.astype(np.int64), "indptr": rows.indptr.astype(np.int64)}
-    for name, values in parts.items():
-        size = min(max(values.shape[0], 1), 1_000_000)
+    group.attrs.update({"encoding-type": "csr_matrix", "shape": [0, int(d)]})
+    kinds: tuple[Any, ...] = (dtype, np.int64, np.int64)
+    for name, kind, length in zip(PARTS, kinds, (lengths[0], *lengths)):
+        size = min(max(int(length), 1), _CSR_CHUNK)
         # Chunks of zeros are written too: one that is not there looks like one that was lost.
-        array = group.create_array(
-            name, shape=values.shape, chunks=(size,), dtype=values.dtype, config={"write_empty_chunks": True}
-        )
-        array[:] = values
-    return opened(path, Choice())
+        first = (1,) if name == "indptr" else (0,)
+        array = group.create_array(name, shape=first, chunks=(size,), dtype=kind, config={"write_empty_chunks": True})
+        if name == "indptr":
+            array[0] = 0
+
+
+def append_csr(path: Place, rows: Any) -> None:
+    """Add CSR rows (b, d) behind those that are there; one after another, since two blocks may share a chunk."""
+    import zarr
+
+    rows = rows.tocsr()
+    group: Any = zarr.open_group(zarr_at(path), mode="r+")
+    before, (n, d) = int(group["data"].shape[0]), group.attrs["shape"]
+    pointers = rows.indptr[1:].astype(np.int64) + before
+    for name, values in (("data", rows.data), ("indices", rows.indices.astype(np.int64)), ("indptr", pointers)):
+        with zarr.config.set({"array.write_empty_chunks": True}):  # an array that is opened does not remember it
+            array: Any = zarr.open_array(zarr_at(path / name), mode="r+")
+        there = array.shape[0]
+        array.resize((there + values.shape[0],))
+        array[there:] = values
+    group.attrs["shape"] = [int(n) + int(rows.shape[0]), int(d)]

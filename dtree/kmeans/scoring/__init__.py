@@ -12,8 +12,10 @@ from scipy import sparse
 
 from dtree.core.families import Categorical, DiagonalGaussian, Gaussian, Mixed, PerColumn, has_holes
 from dtree.core.families.mixed import with_holes
+from dtree.core.families.some_columns import patterns
 from dtree.core.model import Model
 from dtree.hierarchy.statistics import add_by_label
+from dtree.kmeans.predictive import log_weights
 from dtree.kmeans.scoring.any_family import AtomTables, assign_atoms, atom_tables
 from dtree.kmeans.scoring.counts import CountTables, add_count_rows, assign_counts, count_tables, is_count_family
 from dtree.kmeans.scoring.gaussian import GaussianTables, assign_gaussian, gaussian_tables
@@ -68,6 +70,8 @@ class Scorer:
         if isinstance(self.model.family, PerColumn) and has_holes(X):  # a row to predict, of a fit to complete ones
             family, statistics = with_holes(self.model.family, self.statistics)
             return Scorer(replace(self.model, family=family), statistics).assign(X, own)
+        if not self.model.family.takes_holes and has_holes(X):
+            return self._assign_by_columns_held(X)
         n = X.shape[0]
         own = np.full(n, -1, dtype=np.int64) if own is None else np.ascontiguousarray(own, dtype=np.int64)
         result = Assignment(np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_))
@@ -83,6 +87,20 @@ class Scorer:
                 assign_gaussian(self.tables, _dense(X[start:stop]), *part)
             else:
                 assign_diagonal(self.tables, _dense(X[start:stop]), *part)
+        return result
+
+    def _assign_by_columns_held(self, X: np.ndarray) -> Assignment:
+        """`assign` for rows to predict with gaps: a scorer of its own for the columns of each pattern of gaps."""
+        result = Assignment(np.empty(X.shape[0], dtype=np.int64), np.empty(X.shape[0], dtype=np.bool_))
+        for rows, columns in patterns(X):
+            if columns.size:
+                family, places = self.model.family.narrowed(columns)
+                narrow = Scorer(replace(self.model, family=family), self.statistics[:, places])
+                found = narrow.assign(X[np.ix_(rows, columns)])
+                result.best[rows], result.unexplained[rows] = found
+            else:  # rows of nothing go where most rows are
+                joined, new = log_weights(self.model, self.statistics)
+                result.best[rows], result.unexplained[rows] = np.argmax(joined), new > joined.max()
         return result
 
     def accumulate(self, X: Any, labels: np.ndarray, k: int) -> np.ndarray:
