@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := deploy/constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-slow test-numerics test-scverse lint types docs clean
+.PHONY: demo test test-slow test-numerics test-lowest test-scverse lint types docs clean
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "dtree needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
@@ -39,6 +39,15 @@ test-numerics: | $(BIN)/python
 	$(NUMERICS)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) numpy scipy numba scikit-learn threadpoolctl msgspec
 	PYTHONPATH=. $(NUMERICS)/bin/python tests/numerics_alone.py
 
+# The lowest versions that pyproject.toml admits: the ranges are true if the commands, runs and readers work with them.
+LOWEST := .venv-lowest
+test-lowest: | $(BIN)/python
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable ".[plot,parquet,cloud]"
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python pytest hypothesis dendropy
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q tests/test_estimators.py tests/runs tests/data tests/test_cli.py
+
 # AnnData and scanpy in an environment of their own: anndata 0.12.6 cannot write the strings of pandas 3.
 SCVERSE := .venv-scverse
 test-scverse: | $(BIN)/python
@@ -59,4 +68,4 @@ docs: $(VENV)/.dev
 	@echo "open docs-html/index.html"
 
 clean:
-	rm -rf $(VENV) $(NUMERICS) $(SCVERSE) dtree-demo* docs-html jupyter_execute docs/_made
+	rm -rf $(VENV) $(NUMERICS) $(LOWEST) $(SCVERSE) dtree-demo* docs-html jupyter_execute docs/_made

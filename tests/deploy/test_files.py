@@ -195,5 +195,6 @@ def test_the_guide_covers_every_way():
     for link in re.findall(r"\]\(([^)#]+)\)", guide):
         if "://" not in link and link != "SCALING.md":  # written beside this guide
             assert (DEPLOY / link).exists(), link
-    for way in ("local_cluster.sh", "compose.yaml", "kubernetes/plain", "kubernetes/dask-operator", "dtree.sbatch"):
+    manifests = [f"kubernetes/{way}" for way in ("plain", "bucket", "dask-operator")]
+    for way in ("local_cluster.sh", "compose.yaml", *manifests, "dtree.sbatch"):
         assert way in guide

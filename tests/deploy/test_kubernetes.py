@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import yaml
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 VERSIONS = ("1.31", "1.34")
+BUCKET = {"secretRef": {"name": "dtree-bucket"}}
 SCHEMA = json.loads((Path(__file__).parent / "dask_cluster_schema.json").read_text())
 
 
@@ -104,7 +107,9 @@ def test_containers_are_bounded_and_take_the_shared_settings(name):
     }
     for kind in ("requests", "limits"):
         assert set(container["resources"][kind]) == {"cpu", "memory"}
-    assert container["envFrom"] == [{"configMapRef": {"name": "dtree-dask-config"}}]
+    shared, *bucket = container["envFrom"]
+    assert shared == {"configMapRef": {"name": "dtree-dask-config"}}
+    assert bucket == ([BUCKET] if name == "bucket/job.yaml:Job:fit" else [])
     assert not any("tcp://" in word for word in container["args"])
     if container["name"] in ("scheduler", "worker"):
         assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)
@@ -124,6 +129,31 @@ def test_both_ways_run_the_same_scheduler_workers_and_job():
     ]
     assert worker == PODS["plain/workers.yaml:Deployment"]
     assert DOCUMENTS["plain/job.yaml:Job"] == DOCUMENTS["dask-operator/job.yaml:Job"]
+
+
+def test_the_job_with_a_bucket_is_the_plain_one_without_a_volume():
+    job = copy.deepcopy(DOCUMENTS["plain/job.yaml:Job"])
+    pod = job["spec"]["template"]["spec"]
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "data"]
+    fit = pod["containers"][0]
+    fit["volumeMounts"] = [mount for mount in fit["volumeMounts"] if mount["name"] != "data"]
+    fit["envFrom"].append(BUCKET)
+    fit["args"][-2:] = ["s3://bucket/big.zarr", "s3://bucket/run.zarr"]
+    assert DOCUMENTS["bucket/job.yaml:Job"] == job
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_the_variant_with_a_bucket_has_no_volume_to_share():
+    """What kustomize makes of the patches: workers without /data, but with the bucket's environment."""
+    done = subprocess.run(["kubectl", "kustomize", FOLDER / "bucket"], capture_output=True, text=True, check=True)
+    made = {document["metadata"]["name"]: document for document in yaml.safe_load_all(done.stdout)}
+    assert "dtree-data" not in made
+    for document in made.values():
+        kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
+    pod = made["dtree-worker"]["spec"]["template"]["spec"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["certificates", "scratch"]
+    assert pod["containers"][0]["envFrom"][1:] == [BUCKET]
+    assert "/data" not in {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
 
 
 def test_the_network_policy_knows_every_port_and_every_pod():
