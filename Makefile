@@ -46,7 +46,7 @@ test-lowest: | $(BIN)/python
 	$(LOWEST)/bin/python -m pip install --quiet uv
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable ".[plot,parquet,cloud]"
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python pytest hypothesis dendropy
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q tests/test_estimators.py tests/runs tests/data tests/test_cli.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -W default tests/test_estimators.py tests/runs tests/data tests/test_cli.py
 
 # AnnData and scanpy in an environment of their own: anndata 0.12.6 cannot write the strings of pandas 3.
 SCVERSE := .venv-scverse

@@ -1,6 +1,7 @@
 """Contribute.
 
 **Set up.** `make test` makes a virtual environment in `.venv` and runs linting, types and tests; `make test-slow` runs the long ones,
+`make test-lowest` some with the lowest versions that pyproject.toml admits, `make test-scverse` those with AnnData and scanpy,
 `make docs` builds these pages with warnings as errors. All must pass. Chromium, if it is there, is used to test the report in a real browser.
 
 **Right before fast.** Write the slow, obvious twin in `tests/naive/` first, then the kernel against it. A new method needs a test that would

@@ -102,7 +102,7 @@ def read_header(stored: Any, run: Any) -> Header:
     try:
         header = msgspec.convert(found, Header)
         check_columns(header.kinds, header.n_features, header.feature_names)
-    except ValueError as error:  # msgspec.ValidationError is one
+    except (msgspec.ValidationError, ValueError) as error:  # before msgspec 0.21 the first was none of the second
         raise ValueError(f"{run} is damaged: its header is wrong: {str(error).replace('`', chr(39))}") from None
     return header
 

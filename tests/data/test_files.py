@@ -181,7 +181,7 @@ def _npy(values: np.ndarray) -> bytes:
 
 def _npz(**arrays: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=True, **arrays)
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 

@@ -138,6 +138,8 @@ def _parse(path: Place, look: Look, **options: Any) -> Any:
     """The frame that pandas reads, or an iterator of frames."""
     import pandas
 
+    if int(pandas.__version__.split(".")[0]) < 3:  # unless it is told, its numbers may be wrong in their last bit
+        options["float_precision"] = "round_trip"
     return pandas.read_csv(
         file_on_disk(path), sep=look.delimiter, header=0 if look.has_header else None, encoding="utf-8-sig",
         skip_blank_lines=True, index_col=False, low_memory=False, **options,
