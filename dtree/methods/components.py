@@ -25,7 +25,7 @@ from dtree.methods.bends import Bends, chosen_bends
 from dtree.methods.variational import Settings
 from dtree.variational.defaults import family_from_data
 from dtree.variational.fitting import Fit
-from dtree.variational.ladder import best_start, learned_from
+from dtree.variational.ladder import best_start, most_likely
 from dtree.variational.steps import e_step, make_block
 from dtree.variational.variants import variant_named
 from dtree.variational.whole import fit_candidates, fit_if_worth, fit_rows, go_on
@@ -210,7 +210,7 @@ def _bent_to_fit(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, bes
             break
         size = max(2, min(X.shape[0], shares.shape[1] + _SPARE))
         settings = settings_of(base.name, alpha, size, shares)
-        family = learned_from(bent_families(base.name, X, weight, bends), X, weight, shares)
+        family = most_likely(bent_families(base.name, X, weight, bends), X, weight, shares)
         fit = _learned(X, weight, settings, seed, _went_on(X, weight, family, settings, seed))
         if _bound(fit) < _bound(best) + 0.1:
             break

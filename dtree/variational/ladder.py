@@ -11,7 +11,7 @@ import numpy as np
 from dtree.core.families import Family
 from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.starts import kmeans_labels, one_hot
-from dtree.variational.steps import Rule, Sums, make_block, sums_of
+from dtree.variational.steps import Rule, make_block, sums_of
 from dtree.variational.variants import Variant, variant_named
 from dtree.variational.weights import log_prior_at_counts
 
@@ -20,7 +20,6 @@ _CENTRES = (2, 4, 8, 16, 32, 64)
 _MISSES = 2  # rungs in a row that bring nothing: far more centres bring less still
 _ITERATIONS, _TOLERANCE = 8, 1e-4  # between two looks at the hyperparameters; nats a row
 _ROUNDS = 2  # of learning hyperparameters on a rung
-_REFINEMENTS = 4  # steps of learning where components are known already: each moves hyperparameters less
 _OCCUPIED = 0.5  # expected rows below which a component counts as empty
 _WORST_JOIN = -10.0  # nats that joining hard labels may lose and still be tried: soft labels often win them back
 
@@ -65,21 +64,6 @@ def most_likely(candidates: list[Family], X: np.ndarray, weight: np.ndarray, sha
     return max(candidates, key=lambda family: float(family.soft_log_marginal_of(statistics).sum()))
 
 
-def learned_from(candidates: list[Family], X: np.ndarray, weight: np.ndarray, shares: np.ndarray) -> Family:
-    """The family that suits components with responsibilities (n, T): the most likely candidate, refined."""
-    family = most_likely(candidates, X, weight, shares)
-    sums = sums_of(make_block(family, X, weight), shares, Rule(family, variant_named("TSB"), 1.0))
-    for _ in range(_REFINEMENTS):
-        family = _refined(family, sums)
-    return family
-
-
-def _refined(family: Family, sums: Sums) -> Family:
-    """The family with hyperparameters one step nearer to what the components show."""
-    held = sums.statistics[sums.counts >= _OCCUPIED]
-    return family.refined(np.vstack([held, held.sum(axis=0)]), np.append(np.ones(held.shape[0]), 0.0))
-
-
 def _learned(X: np.ndarray, weight: np.ndarray, rule: Rule, start: np.ndarray) -> tuple[Fit, np.ndarray]:
     """A short fit from responsibilities (n, T), hyperparameters in turn with components; and where its rows are."""
     best: tuple[Fit, np.ndarray] | None = None
@@ -89,7 +73,9 @@ def _learned(X: np.ndarray, weight: np.ndarray, rule: Rule, start: np.ndarray) -
         if best is not None and fit.elbo <= best[0].elbo:
             break
         best = fit, rows.responsibilities
-        family = _refined(rule.family, fit.sums)
+        held = fit.sums.statistics[fit.sums.counts >= _OCCUPIED]
+        whole = np.vstack([held, held.sum(axis=0)])
+        family = rule.family.refined(whole, np.append(np.ones(held.shape[0]), 0.0))
         if family is rule.family:
             break
         rule, start = Rule(family, rule.variant, rule.alpha), rows.responsibilities.copy()
