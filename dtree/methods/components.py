@@ -25,9 +25,7 @@ from dtree.methods.bends import Bends, chosen_bends
 from dtree.methods.variational import Settings
 from dtree.variational.defaults import family_from_data
 from dtree.variational.fitting import Fit
-from dtree.variational.ladder import best_start, most_likely
 from dtree.variational.steps import e_step, make_block
-from dtree.variational.variants import variant_named
 from dtree.variational.whole import fit_candidates, fit_if_worth, fit_rows, go_on
 
 _MOST_COMPONENTS = 100  # pairs of components, and what is kept of each pair, grow with the square
@@ -165,30 +163,16 @@ def _from_centres(
         settings = msgspec.structs.replace(settings, truncation=min(most, int(settings.truncation or 2)))
         families = bent_families(structure, X, weight, bends)
     else:
-        families = family_from_data(structure, X, weight, kinds)
+        families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
         if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
             steps = recorded_steps(X)
             families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
     behind = _FAR_BEHIND if bends is None or X.shape[0] <= _QUICK_ROWS else _BENT_BEHIND
     worth = -np.inf if best is None else best.elbo / best.sums.rows - behind
-    if isinstance(structure, Family) or not isinstance(families[0], Bent | StandardUnits):
-        few, most = families[::_EVERY_SHARE], int(settings.truncation or 2)
-        fit = fit_if_worth(X, weight, few, most, settings, seed, worth, _SPARE)
-        if fit is None:
-            return []
-        return [fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)]
-    random, most = stream(seed, START_STREAM, 0, 1), int(settings.truncation or 2)
-    start = best_start(families, X, weight, variant_named(settings.variant), most, alpha, random)
-    if start.elbo / start.sums.rows < worth:
+    fit = fit_if_worth(X, weight, families, int(settings.truncation or 2), settings, seed, worth, _SPARE)
+    if fit is None:
         return []
-    shares = _shares(X, weight, start)
-    settings = settings_of(structure, alpha, max(2, min(most, shares.shape[1] + _SPARE)), shares)
-    return [_learned(X, weight, settings, seed, _went_on(X, weight, start.rule.family, settings, seed))]
-
-
-def _went_on(X: np.ndarray, weight: np.ndarray, family: Family, settings: Settings, seed: int) -> Fit:
-    """The fit of a family from the responsibilities of its settings."""
-    return fit_candidates(X, weight, [family], int(settings.truncation or 2), settings, seed)
+    return [fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)]
 
 
 def bent_families(structure: str | Family, X: np.ndarray, weight: np.ndarray, bends: Bends) -> list[Family]:
@@ -196,7 +180,7 @@ def bent_families(structure: str | Family, X: np.ndarray, weight: np.ndarray, be
     d, steps = X.shape[1], recorded_steps(X)
     plain = Bent(DiagonalGaussian(np.zeros(d), 1.0, 2.0, np.ones(d)), *bends)
     bent = plain.kept_rows(X)[:, :d]
-    return [Bent(base, *bends, steps) for base in family_from_data(structure, bent, weight)]
+    return [Bent(base, *bends, steps) for base in family_from_data(structure, bent, weight)[::_EVERY_SHARE]]
 
 
 def _bent_to_fit(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, best: Fit) -> Fit:
@@ -210,8 +194,8 @@ def _bent_to_fit(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, bes
             break
         size = max(2, min(X.shape[0], shares.shape[1] + _SPARE))
         settings = settings_of(base.name, alpha, size, shares)
-        family = most_likely(bent_families(base.name, X, weight, bends), X, weight, shares)
-        fit = _learned(X, weight, settings, seed, _went_on(X, weight, family, settings, seed))
+        families = bent_families(base.name, X, weight, bends)
+        fit = _learned(X, weight, settings, seed, fit_candidates(X, weight, families, size, settings, seed))
         if _bound(fit) < _bound(best) + 0.1:
             break
         best = fit
