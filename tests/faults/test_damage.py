@@ -110,7 +110,7 @@ def test_full_disk(small, tiny_disk):
 
 @pytest.mark.parametrize("group", ["passes", "checkpoints"])
 def test_a_disk_that_is_full_when_a_group_is_marked(group, small, tmp_path, monkeypatch):
-    """The small file that makes a folder a zarr group may be the one for which there is no room: it is not left empty."""
+    """There may be no room for the small file that makes a folder a zarr group: it is not left empty."""
     write, full = Path.write_text, []
 
     def write_text(path, text):
