@@ -59,13 +59,12 @@ def refuse_changed(run: Run, job: Job) -> None:
 
 def stamp_of_data(data: Any) -> str:
     """What the store says of the files of `data`, to notice that they change; "" where there is nothing to watch."""
-    if isinstance(data, Source):
-        data = "" if data.kind == "memory" else data.path
-    if not isinstance(data, str | os.PathLike) or not os.fspath(data):
+    is_source = isinstance(data, Source)
+    if data.kind == "memory" if is_source else not isinstance(data, str | os.PathLike):
         return ""
     try:
-        return stamp_of(split_array_name(os.fspath(data))[0])
-    except OSError:  # a store that lists nothing, or does not answer now
+        return stamp_of(data.place if is_source else split_array_name(os.fspath(data))[0])
+    except PermissionError:  # a store that may be read but not listed
         return ""
 
 
@@ -90,10 +89,11 @@ def look_once_more(run: Run, job: Job, sitting: Sitting) -> None:
 
 def _are_others(run: Run, job: Job, stamp: str) -> bool:
     """Whether the rows are others than those that were read: looked at only where the files have another stamp."""
-    if not stamp or not is_watched(job) or stamp_of_data(origin_of(run.header)) == stamp:
+    if not stamp or not is_watched(job):
         return False
     try:
-        return next(changes_since(run, job), None) is not None
+        now = stamp_of_data(origin_of(run.header))
+        return now not in ("", stamp) and next(changes_since(run, job), None) is not None
     except OSError:  # a store that does not answer now: nobody knows
         return False
 

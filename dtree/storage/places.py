@@ -73,10 +73,11 @@ def stamp_of(place: Place) -> str:
     if isinstance(place, RemotePath):
         found: list[tuple[str, Any]] = list(place.versions())
     else:
-        files = [place] if not place.is_dir() else (Path(at, name) for at, _, names in os.walk(place) for name in names)
+        below = (Path(at, name) for at, _, names in os.walk(place) for name in names)
+        files = below if os.path.isdir(place) else [place]
         found = []
         for path in files:
-            with suppress(FileNotFoundError):  # gone since, which is a change as well
+            with suppress(OSError, ValueError):  # gone since, which is a change as well, or no name of a file at all
                 state = path.stat()
                 found.append((path.relative_to(place).as_posix(), (state.st_size, state.st_mtime_ns, state.st_ino)))
     return hashlib.sha256(repr(sorted(found, key=lambda entry: entry[0])).encode()).hexdigest()
