@@ -3,6 +3,9 @@
 A method in passes compares every chunk as it reads it again. All others have what they need of the rows in the run, and
 would go on without a look; so resuming looks for them. Where rows were copied into the run because their format cannot
 be read by ranges, it is the file that counts, not the copy.
+
+Within one sitting the files' sizes and times are looked at after the first reading and at the end, for every method;
+only where they are others are the rows read to compare them.
 """
 
 import os
@@ -10,15 +13,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from dtree.data import Source
 from dtree.data.kinds import SKIP
-from dtree.data.opening import is_there
+from dtree.data.opening import is_there, split_array_name
 from dtree.data.tables import NAMES_ROWS
 from dtree.engine.rows import opened_like
+from dtree.engine.sitting import Sitting, notice
 from dtree.methods.contract import Job
 from dtree.methods.seen import CHANGED, changes, is_watched
 from dtree.runs.header import Header
 from dtree.runs.run import Run
+from dtree.storage.places import stamp_of
+
+MEANWHILE = "changed meanwhile"  # the name of the note in the header
 
 
 def changes_since(run: Run, job: Job, every_row: bool = True) -> Iterator[str]:
@@ -46,6 +55,47 @@ def refuse_changed(run: Run, job: Job) -> None:
     found = next(changes_since(run, job, run.header.copied_from is not None or not reads_on), None)
     if found is not None:
         raise ValueError(found)
+
+
+def stamp_of_data(data: Any) -> str:
+    """What the store says of the files of `data`, to notice that they change; "" where there is nothing to watch."""
+    is_source = isinstance(data, Source)
+    if data.kind == "memory" if is_source else not isinstance(data, str | os.PathLike):
+        return ""
+    try:
+        return stamp_of(data.place if is_source else split_array_name(os.fspath(data))[0])
+    except PermissionError:  # a store that may be read but not listed
+        return ""
+
+
+def refuse_torn(run: Run, job: Job, stamp: str) -> None:
+    """One sentence (ValueError) when the data changed while they were read for the first time.
+
+    What was read then are rows of before and of after, which were never together anywhere.
+    """
+    if _are_others(run, job, stamp):
+        raise ValueError(f"{run.header.data} was changed while it was read for the first time: fit again")
+
+
+def look_once_more(run: Run, job: Job, sitting: Sitting) -> None:
+    """At the end: say, and keep in the header, that the data are not any more what the answer is of."""
+    if not _are_others(run, job, sitting.stamp):
+        return
+    where = f"; 'dtree verify {run.location} --data' says where" if run.path is not None else ""
+    words = f"{run.header.data} was changed after it was read: the answer is that of the rows as they were then{where}"
+    run.header = msgspec.structs.replace(run.header, notes={**run.header.notes, MEANWHILE: words})
+    notice(words, sitting.progress)
+
+
+def _are_others(run: Run, job: Job, stamp: str) -> bool:
+    """Whether the rows are others than those that were read: looked at only where the files have another stamp."""
+    if not stamp or not is_watched(job):
+        return False
+    try:
+        now = stamp_of_data(origin_of(run.header))
+        return now not in ("", stamp) and next(changes_since(run, job), None) is not None
+    except OSError:  # a store that does not answer now: nobody knows
+        return False
 
 
 def origin_of(header: Header) -> str:

@@ -20,7 +20,16 @@ from dtree.core.names import is_collection
 from dtree.core.progress import also_listening
 from dtree.data import Source, open_source
 from dtree.data.chunks import chunk_rows_for
-from dtree.engine.changed import changes_since, columns_said, name_of_origin, origin_of, refuse_changed
+from dtree.engine.changed import (
+    changes_since,
+    columns_said,
+    look_once_more,
+    name_of_origin,
+    origin_of,
+    refuse_changed,
+    refuse_torn,
+    stamp_of_data,
+)
 from dtree.engine.parts import advance_task, is_over
 from dtree.engine.recover import leave_what_is_whole, moved
 from dtree.engine.rows import open_rows
@@ -81,11 +90,12 @@ def drive(
     The answer does not depend on the place: neither on whether the run is in memory or in a folder, nor on the number
     of workers. If anything fails after the first commit, `resume(out)` carries on.
     """
-    sitting = Sitting.of(place.client, progress, place.time_limit)
+    stamp = stamp_of_data(given.data)
+    sitting = Sitting.of(place.client, progress, place.time_limit)._replace(stamp=stamp)
     if place.out is not None:
         with claimed(place.out, place.overwrite) as (store, lease), also_listening(lease.tell):
             with nothing_half_made(store):
-                job, run = _begin(method, settings, given, place, seed, store)
+                job, run = _begin(method, settings, given, place, seed, store, stamp)
             _tell_notes(run, progress)
             try:
                 return _to_the_end(job, run, sitting._replace(lease=lease))
@@ -94,11 +104,11 @@ def drive(
                     store.clear()
                 raise
     if place.client is None and (not method.in_passes or _is_in_memory(given.data)):
-        job, run = _begin(method, settings, given, place, seed, MemoryStore())
+        job, run = _begin(method, settings, given, place, seed, MemoryStore(), stamp)
         _tell_notes(run, progress)
         return _to_the_end(job, run, sitting._replace(client=None))
     with tempfile.TemporaryDirectory(prefix="dtree-run-") as temporary:
-        job, run = _begin(method, settings, given, place, seed, FolderStore(Path(temporary) / "run"))
+        job, run = _begin(method, settings, given, place, seed, FolderStore(Path(temporary) / "run"), stamp)
         _tell_notes(run, progress)
         return _to_the_end(job, run, sitting).in_memory(method)
 
@@ -127,10 +137,13 @@ def resume(
         if lease.taken_from is not None:
             notice(f"taken over from {lease.taken_from.in_words()}, which is dead", progress)
         if not (accept_changed_data and next(changes_since(run, job), None)):
+            sitting = Sitting.of(client, progress, time_limit)._replace(
+                lease=lease, stamp=stamp_of_data(origin_of(run.header))
+            )
             leave_what_is_whole(job, run, lambda words: notice(words, progress))
             refuse_changed(run, job)
             with also_listening(lease.tell):
-                return _to_the_end(job, run, Sitting.of(client, progress, time_limit)._replace(lease=lease))
+                return _to_the_end(job, run, sitting)
     notice("the data were changed since the run began: it starts over", progress)
     assert run.path is not None
     return _start_over(job, run, Place(place_of(run.path), True, client, time_limit), progress)
@@ -203,7 +216,7 @@ def job_of(run: Run, with_rows: bool = True) -> Job:
 
 
 def _begin(
-    method: Method, settings: Any, given: Given, place: Place, seed: int, store: MemoryStore | KeptStore
+    method: Method, settings: Any, given: Given, place: Place, seed: int, store: MemoryStore | KeptStore, stamp: str
 ) -> tuple[Job, Run]:
     """Open the rows, let the method prepare itself, write the header and the first checkpoint."""
     began = time.monotonic()
@@ -258,6 +271,7 @@ def _begin(
         seconds=time.monotonic() - began,
     )
     run = Run.create(store, header)
+    refuse_torn(run, job, stamp)
     store.put("settings", settings)
     store.put("prepared", prepared)
     if known[0]:
@@ -314,6 +328,7 @@ def _to_the_end(job: Job, run: Run, sitting: Sitting) -> Run:
         with room_on_disk(run.location), sitting.doing("the end", workers):
             fitted = method.finish(job, workers, state)
             sitting.go_on()
+            look_once_more(run, job, sitting)
             if run.path is not None:
                 method.also_write(fitted, run.path)
             run.finish(fitted, time.monotonic() - began, method.converged(fitted))

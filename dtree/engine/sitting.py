@@ -24,6 +24,7 @@ class Sitting(NamedTuple):
     progress: OnProgress | None = None
     lease: Lease | None = None
     until: float = math.inf  # by `time.monotonic`
+    stamp: str = ""  # of the files of the data when it began
 
     @classmethod
     def of(cls, client: Any, progress: OnProgress | None, time_limit: float | None) -> "Sitting":

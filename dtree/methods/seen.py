@@ -74,8 +74,8 @@ def check_rows_seen(job: Job, chunk: int, rows: Any) -> None:
     lost = sorted(set(job.source.absent(start, stop)) - set(seen.absent))
     if lost:
         raise ValueError(
-            f"the chunk {lost[0]} of {path} is lost, with values of rows {start} to {stop - 1}: it was there when the "
-            "run began; restore it and resume the run"
+            f"the chunk {lost[0]} of {path} is lost, with values of some of the rows {start} to {stop - 1}: it was "
+            "there when the run began; restore it and resume the run"
         )
     raise ValueError(f"rows {start} to {stop - 1} of {path} are not what they were, {CHANGED}")
 

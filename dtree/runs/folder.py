@@ -69,14 +69,14 @@ class FolderStore(ZarrStore):
 
     def make_group(self) -> None:
         """Make the folder itself a plain zarr group."""
-        (self.path / "zarr.json").write_text(GROUP)
+        _mark_group(self.path)
 
     def _make_groups(self, folder: Path) -> None:
         """Every folder on the way to a record is a zarr group, so that any zarr reader finds it."""
         self.path.mkdir(parents=True, exist_ok=True)
         while folder != self.path and not (folder / "zarr.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "zarr.json").write_text(GROUP)
+            _mark_group(folder)
             folder = folder.parent
 
     # Who works on it ------------------------------------------------------------------------------------------------
@@ -152,6 +152,12 @@ class FolderStore(ZarrStore):
         put_in_place(self.path, final.path, "replace")
         self.remove()
         return final
+
+
+def _mark_group(folder: Path) -> None:
+    """Whole or not at all: an empty mark, which a full disk would leave, makes a run that cannot be opened again."""
+    with file_in_place(folder / "zarr.json") as partial:
+        partial.write_text(GROUP)
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """One way to name a place, on disk or in an object store, and what both kinds can be asked."""
 
+import hashlib
 import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -61,6 +63,24 @@ def sizes_of_files(place: Place) -> Iterator[tuple[str, int]]:
         for name in names:
             path = os.path.join(folder, name)
             yield os.path.relpath(path, place).replace(os.sep, "/"), os.lstat(path).st_size
+
+
+def stamp_of(place: Place) -> str:
+    """What the store says of a file, or of all files of a folder: names, sizes, times of the last change, versions.
+
+    Another stamp does not prove another content, but the same one is good evidence of the same, and costs no reading.
+    """
+    if isinstance(place, RemotePath):
+        found: list[tuple[str, Any]] = list(place.versions())
+    else:
+        below = (Path(at, name) for at, _, names in os.walk(place) for name in names)
+        files = below if os.path.isdir(place) else [place]
+        found = []
+        for path in files:
+            with suppress(OSError, ValueError):  # gone since, which is a change as well, or no name of a file at all
+                state = path.stat()
+                found.append((path.relative_to(place).as_posix(), (state.st_size, state.st_mtime_ns, state.st_ino)))
+    return hashlib.sha256(repr(sorted(found, key=lambda entry: entry[0])).encode()).hexdigest()
 
 
 def remove_tree(place: Place) -> None:

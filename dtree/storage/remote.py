@@ -151,6 +151,12 @@ class RemotePath:
         if not self.root.startswith("http"):
             yield from ((entry.key[start:], entry.size) for entry in self.objects.below(self.key))
 
+    def versions(self) -> Iterator[tuple[str, Any]]:
+        """This file, or all files below: their names from here, and what tells their versions from others."""
+        found = self.head()
+        entries = [found] if found is not None or self.root.startswith("http") else self.objects.below(self.key)
+        yield from ((entry.key, (entry.size, entry.modified, entry.version)) for entry in entries if entry is not None)
+
     # Content --------------------------------------------------------------------------------------------------------
 
     def read_bytes(self) -> bytes:

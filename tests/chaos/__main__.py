@@ -18,13 +18,13 @@ os.environ.setdefault("DTREE_CACHE_DIR", str(Path(__file__).parents[2] / ".pytes
 
 from tests.chaos import __doc__ as about
 from tests.chaos.data_faults import DATA_FAULTS, LOSES_CHUNKS
-from tests.chaos.episode import FORMS, TABLES, Episode, Wrong, rows_for, undisturbed, write
+from tests.chaos.episode import FORMS, SAID, TABLES, Episode, Wrong, rows_for, undisturbed, write
 from tests.chaos.process_faults import PROCESS_FAULTS
 from tests.chaos.run_faults import RUN_FAULTS
 from tests.engine.test_features import METHODS
 
 FAULTS = {**DATA_FAULTS, **RUN_FAULTS, **PROCESS_FAULTS}  # and how often: those with processes take much longer
-ENDS = ("bits", "sentence", "refused", "SILENT", "CRASH")
+ENDS = ("bits", "sentence", "refused", "late", "SILENT", "CRASH")
 
 
 class Chaos:
@@ -42,6 +42,7 @@ class Chaos:
         if (name, form) not in self.known:
             self.known[name, form] = undisturbed(name, form, Path(tempfile.mkdtemp(dir=self.folder)))
         write(folder / f"x.{form}", rows_for(name, form))
+        SAID.clear()
         try:
             end = fault(Episode(name, form, folder, random.Random(seed), *self.known[name, form]))
         except Wrong as wrong:
@@ -50,6 +51,8 @@ class Chaos:
         except Exception:
             end = "CRASH"
             print(f"{name}:{form}:{what}:{seed}:\n{traceback.format_exc()}", flush=True)
+        said = "".join(f"\n    {sentence.replace(str(folder), '')}" for sentence in SAID)
+        print(f"{name}:{form}:{what}:{seed} {end}{said}", flush=True)
         for counts, key in ((self.faults, what), (self.methods, name), (self.forms, form)):
             counts[key, end] += 1
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtree.engine.drive import Place, resume
+from dtree.engine.drive import Place, changed_data, resume
+from dtree.methods.contract import Notice
 from dtree.runs.run import Run, is_run
 from tests.chaos.episode import (
+    LATE,
+    SAID,
     CountedReads,
     Episode,
     Wrong,
@@ -63,9 +66,8 @@ def _of_the_data(at: Episode, sentence: str) -> None:
 def between_sittings(at: Episode, fault: Callable[[Episode], Callable[[], Any]]) -> str:
     """Stopped, disturbed, resumed: refused whatever the method, and then, put right, the same bits."""
     half(at)
-    if Run.open(at.run).header.done:  # over before it could be stopped: nothing is asked of the data any more
-        fault(at)
-        return "bits" if same_bits(at) else _silent()
+    if Run.open(at.run).header.done:
+        return LATE
     put_right = fault(at)
     sentence = tried(lambda: resume(at.run, progress=lambda event: None))
     if sentence is None:
@@ -88,23 +90,34 @@ def _started_over(at: Episode) -> str:
 
 
 def in_the_middle(at: Episode, fault: Callable[[Episode], Callable[[], Any]]) -> str:
-    """While a process fits: before a random reading of rows after the first of all, or after a step."""
+    """While a process fits: before a random reading of rows after the first of all, or after a step.
+
+    Who reads the rows no more gives the answer of those that were read, and must say that they are others now.
+    """
     put_right: list[Callable[[], Any]] = []
+    told: list[str] = []
 
     def act(event: Any = None) -> None:
-        if not put_right:
+        if isinstance(event, Notice):
+            told.append(event.line())
+        elif not put_right:
             put_right.append(fault(at))
 
     first, all_reads = at.reads
     if all_reads > first and at.form not in ("csv", "table.csv"):  # a csv is read once, and copied
         counted = CountedReads(at.chance.randint(first + 1, all_reads), act)
         with reading(counted):
-            sentence = tried(at.fit)
+            sentence = tried(lambda: at.fit(progress=lambda event: told.append(event.line())))
     else:
         sentence = tried(lambda: at.fit(progress=act))
     if sentence is None:
         if not same_bits(at):
             raise Wrong("SILENT another answer")
+        if not put_right:
+            return LATE
+        if changed_data(at.run) and not any("was changed after it was read" in line for line in told):
+            raise Wrong("SILENT nobody said that the data are others now")
+        SAID.extend(line for line in told if "was changed" in line)
         return "bits"
     _of_the_data(at, sentence)
     for action in put_right:
@@ -112,10 +125,6 @@ def in_the_middle(at: Episode, fault: Callable[[Episode], Callable[[], Any]]) ->
     if not is_run(at.run):
         shutil.rmtree(at.run, ignore_errors=True)
     return "sentence" if ended(at) == "bits" else "refused"
-
-
-def _silent() -> str:
-    raise Wrong("SILENT another answer")
 
 
 # By name, so that they are counted apart -----------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from tests.faults.methods import Stop, frame
 EXPECTED = (ValueError, RuntimeError, OSError)  # with which dtree says a sentence
 FORMS = ("npy", "zarr", "csv", "parquet", "table.csv", "table.parquet")  # the last two are mixed, with holes
 TABLES = ("table.csv", "table.parquet")
+LATE = "late"  # the run was over before anything was disturbed
+SAID: list[str] = []  # every sentence of this episode, for the log
 
 
 class Episode(NamedTuple):
@@ -174,6 +176,7 @@ def tried(action: Callable[[], Any]) -> str | None:
         sentence = str(problem)
         if not sentence or "\n" in sentence:
             raise Wrong(f"CRASH no sentence: {type(problem).__name__}: {sentence[:200]!r}") from problem
+        SAID.append(sentence)
         return sentence
     return None
 
@@ -205,7 +208,6 @@ def ended(at: Episode, put_right: Callable[[], Any] = lambda: None) -> str:
     again = carried_on(at)
     if again == "bits":
         return "sentence"
-    print(f"{at.name}:{at.form}: refused still: {again}", flush=True)  # to be judged by whoever reads the log
     return "refused"
 
 

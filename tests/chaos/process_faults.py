@@ -14,7 +14,7 @@ from typing import Any
 
 from dtree.engine.cluster import cluster_client
 from dtree.engine.drive import Place, resume
-from tests.chaos.episode import Episode, Wrong, ended, same_bits, tried
+from tests.chaos.episode import LATE, Episode, Wrong, ended, same_bits, tried
 
 ROOT = Path(__file__).parents[2]
 # Slow enough to be met in the middle: at every reading of rows and after every step.
@@ -53,24 +53,35 @@ def fitting(at: Episode, address: str = "") -> Any:
 
 def wait_until_begun(at: Episode, process: Any) -> None:
     """Until there is something of the run, and a moment more."""
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + 300
     while process.poll() is None and not at.run.exists() and time.monotonic() < limit:
         time.sleep(0.02)
-    time.sleep(at.chance.random() * 2.5)
+    # As long as the waiting in it lasts, at most: a busy machine only makes it longer.
+    time.sleep(at.chance.random() * (0.05 * at.reads[1] + 0.3 * at.steps))
 
 
 def client_killed(at: Episode) -> str:
     with fitting(at) as process:
         wait_until_begun(at, process)
+        if process.poll() is not None:
+            return _over(at)
         process.send_signal(signal.SIGKILL)
     return ended(at)
+
+
+def _over(at: Episode) -> str:
+    if not same_bits(at):
+        raise Wrong("SILENT another answer")
+    return LATE
 
 
 def client_terminated(at: Episode) -> str:
     with fitting(at) as process:
         wait_until_begun(at, process)
+        if process.poll() is not None:
+            return _over(at)
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=120)
+        process.wait(timeout=600)
     if (at.run / ".lease").exists():
         raise Wrong("CRASH a lease was left behind by SIGTERM")
     return ended(at)
@@ -80,10 +91,12 @@ def client_stopped(at: Episode) -> str:
     """SIGSTOP, and another who wants the run meanwhile."""
     with fitting(at) as process:
         wait_until_begun(at, process)
+        if process.poll() is not None:
+            return _over(at)
         process.send_signal(signal.SIGSTOP)
         tried(lambda: resume(at.run, progress=lambda event: None))
         process.send_signal(signal.SIGCONT)
-        process.wait(timeout=300)
+        process.wait(timeout=600)
         if process.returncode == 0 and not same_bits(at):
             raise Wrong("SILENT two worked on one run")
     return ended(at)
@@ -91,7 +104,7 @@ def client_stopped(at: Episode) -> str:
 
 def second_writer(at: Episode) -> str:
     with fitting(at) as one, fitting(at) as two:
-        codes = sorted([one.wait(timeout=300), two.wait(timeout=300)])
+        codes = sorted([one.wait(timeout=600), two.wait(timeout=300)])
     if codes != [0, 1] or not same_bits(at):
         raise Wrong(f"CRASH two fits into one place ended with {codes}")
     return "bits"
@@ -111,7 +124,16 @@ def worker_killed(at: Episode) -> str:
         sentence = tried(lambda: at.fit(Place(at.run, client=client), kill))
     if sentence is None and not same_bits(at):
         raise Wrong("SILENT another answer")
-    return "bits" if sentence is None else ended(at)
+    if sentence is None:
+        return "bits" if killed else LATE
+    return ended(at)
+
+
+def _address_in(file: Path) -> str:
+    """Where a scheduler listens; "" until its file is whole."""
+    with suppress(FileNotFoundError, ValueError):
+        return str(json.loads(file.read_text())["address"])
+    return ""
 
 
 def scheduler_killed(at: Episode) -> str:
@@ -121,13 +143,15 @@ def scheduler_killed(at: Episode) -> str:
     scheduler = subprocess.Popen([*dask, "--scheduler-file", str(file)], **_quiet())
     worker = subprocess.Popen([*work, "--scheduler-file", str(file), "--death-timeout", "20"], **_quiet())
     try:
-        limit = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < limit:
+        limit = time.monotonic() + 240
+        while not _address_in(file) and time.monotonic() < limit:
             time.sleep(0.1)
-        with fitting(at, json.loads(file.read_text())["address"]) as process:
+        with fitting(at, _address_in(file)) as process:
             wait_until_begun(at, process)
+            if process.poll() is not None:
+                return _over(at)
             scheduler.kill()
-            process.wait(timeout=300)
+            process.wait(timeout=600)
     finally:
         for started in (scheduler, worker):
             started.kill()

@@ -11,7 +11,7 @@ from typing import Any
 import dtree
 import dtree.runs.folder as folder
 from dtree.runs.verify import damages
-from tests.chaos.episode import Episode, Wrong, ended, flip_some, half, same_bits, tried
+from tests.chaos.episode import LATE, Episode, Wrong, ended, flip_some, half, same_bits, tried
 from tests.faults.conftest import fill_disk
 
 
@@ -39,7 +39,7 @@ def byte_of_a_running_run(at: Episode) -> str:
 
     sentence = tried(lambda: at.fit(progress=act))
     if sentence is None and same_bits_or_refused(at):
-        return "bits"
+        return "bits" if put_right else LATE
     return ended(at, lambda: [action() for action in put_right])
 
 
@@ -89,7 +89,7 @@ def write_fails(at: Episode) -> str:
         for name, function in real.items():
             setattr(folder, name, function)
     _of_a_full_disk(sentence)
-    return ended(at)
+    return LATE if sentence is None and same_bits(at) else ended(at)
 
 
 def full_disk(at: Episode) -> str:
@@ -101,7 +101,7 @@ def full_disk(at: Episode) -> str:
     ).returncode:
         return write_fails(at)
     try:
-        here, steps, seen = at._replace(out=disk / "run"), at.chance.randint(0, 4), []
+        here, steps, seen = at._replace(out=disk / "run"), at.chance.randint(0, min(4, at.steps)), []
 
         def fill(event: Any = None) -> None:
             seen.append(event)
@@ -109,9 +109,10 @@ def full_disk(at: Episode) -> str:
                 fill_disk(disk / "filler")
 
         fill()
-        _of_a_full_disk(tried(lambda: here.fit(progress=fill)))
+        sentence = tried(lambda: here.fit(progress=fill))
+        _of_a_full_disk(sentence)
         (disk / "filler").unlink(missing_ok=True)
-        return ended(here)
+        return LATE if sentence is None and same_bits(here) else ended(here)
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -105,6 +106,29 @@ def test_full_disk(small, tiny_disk):
     assert done == 2
     assert seen[0] == 3
     assert bits(tiny_disk / "run") == bits(small / "run")
+
+
+@pytest.mark.parametrize("group", ["passes", "checkpoints"])
+def test_a_disk_that_is_full_when_a_group_is_marked(group, small, tmp_path, monkeypatch):
+    """There may be no room for the small file that makes a folder a zarr group: it is not left empty."""
+    write, full = Path.write_text, []
+
+    def write_text(path, text):
+        if path.parent.name == group and not full:
+            full.append(path)
+            path.touch()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, text)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    with pytest.raises(OSError, match="is full: free some space and"):
+        fit(NAME, small / "x.npy", tmp_path / "run", **SMALL)
+    if (tmp_path / "run").exists():
+        resume(tmp_path / "run")
+    else:
+        fit(NAME, small / "x.npy", tmp_path / "run", **SMALL)
+    assert full
+    assert bits(tmp_path / "run") == bits(small / "run")
 
 
 def test_the_sentence_about_a_full_disk_survives_the_way_from_a_worker():

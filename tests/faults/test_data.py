@@ -13,7 +13,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from dtree.cli.app import app
-from dtree.data import open_source
+from dtree.data import Source, open_source
 from dtree.data.formats.zarr import write_csr
 from dtree.engine.drive import Place, changed_data, resume
 from dtree.methods import method_named
@@ -140,6 +140,66 @@ def test_data_changed_between_passes(name: str, tmp_path: Path) -> None:
     data = save_rows(tmp_path)
     with pytest.raises(ValueError, match=CHANGED):
         fit(name, data, Place(tmp_path / "run"), lambda event: change(data))
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [*((name, "npy") for name in METHODS if name not in IN_PASSES), *((name, "csv") for name in METHODS)],
+)
+def test_data_changed_after_they_were_read(name: str, ending: str, tmp_path: Path) -> None:
+    """Who reads them no more has the answer of the rows as they were, and says at the end that they are others."""
+    data, said = tmp_path / f"x.{ending}", []
+
+    def write(table: Any) -> None:
+        np.save(data, table.to_numpy()) if ending == "npy" else write_csv(data, table)
+
+    def act(event: Any) -> None:
+        said.append(event.line())
+        write(frame() + 1e-3)
+
+    write(frame())
+    run = fit(name, data, Place(tmp_path / "run"), act)
+    assert bits(run) == bits(fit(name, frame() if ending == "csv" else frame().to_numpy()))
+    words = (
+        f"{data} was changed after it was read: the answer is that of the rows as they were then; "
+        f"'dtree verify {tmp_path}/run --data' says where"
+    )
+    assert words in said
+    assert words in CliRunner().invoke(app, ["info", f"{tmp_path}/run"], env={"COLUMNS": "500"}).output
+    assert CliRunner().invoke(app, ["verify", f"{tmp_path}/run", "--data"]).exit_code == 2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_files_that_are_only_touched_are_no_others(name: str, tmp_path: Path) -> None:
+    data, said = save_rows(tmp_path), []
+
+    def act(event: Any) -> None:
+        said.append(event.line())
+        save_rows(tmp_path)
+
+    fit(name, data, Place(tmp_path / "run"), act)
+    assert [line for line in said if "was changed" in line] == []
+
+
+@pytest.mark.parametrize("place", ["memory", "folder"])
+@pytest.mark.parametrize("name", METHODS)
+def test_data_changed_while_they_are_first_read(name: str, place: str, tmp_path: Path) -> None:
+    """Some rows of before, some of after: no method takes them for data."""
+    data = as_zarr(tmp_path / "x.zarr", frame().to_numpy())
+    read, reads = Source.read, []
+
+    def reading(source: Source, start: int, stop: int) -> Any:
+        rows = read(source, start, stop)
+        if not reads:
+            reads.append(start)
+            zarr.open_array(str(data), mode="r+")[:] = frame().to_numpy() + 1.0
+        return rows
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Source, "read", reading)
+        with pytest.raises(ValueError, match=r"x.zarr was changed while it was read for the first time: fit again"):
+            fit(name, str(data), Place(tmp_path / "run" if place == "folder" else None))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -143,7 +143,7 @@ def test_a_job_that_died_before_its_first_checkpoint_starts_over(undisturbed, tm
     with running(start("-c", DIE, str(reference / "x.npy"), str(out))) as (fitting,):
         assert fitting.wait(timeout=90) == 9
     assert (out / "zarr.json").exists()
-    with pytest.raises(ValueError, match="has no checkpoint yet: remove the folder and fit again"):
+    with pytest.raises(ValueError, match="has no checkpoint yet: remove it and fit again"):
         resume(out)
     program = tmp_path / "bin" / "dtree"
     program.parent.mkdir()
