@@ -123,7 +123,7 @@ def describe_table(kinds: Any, left_out: Any, data: str = "") -> None:
 
 
 def hints_before_a_fit(kinds: Any) -> None:
-    """How to overrule a kind, and that a column that is called like an answer takes part unless it is said to be one."""
+    """How to overrule a kind, and that a column called like an answer takes part unless it is said to be one."""
     code = next((column.name for column in kinds if column.reason.endswith(CODES)), None)
     if code is not None:
         say(f"if codes are quantities, say so: --column {shlex.quote(f'{code}=real')}")

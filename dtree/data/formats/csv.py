@@ -86,7 +86,7 @@ def _summaries(path: Place, look: Look, texts: set[int]) -> list[Summary]:
 
 
 def _name_words_for_missing(path: Place, look: Look, found: list[Summary]) -> None:
-    """Note which words for "missing" stand among words: pandas takes NA, nan and None for gaps before anybody sees them."""
+    """Note which words for "missing" stand among words: pandas takes NA, nan and None for gaps unseen."""
     places = [place for place, summary in enumerate(found) if summary.is_words and summary.missing]
     if not places:
         return
