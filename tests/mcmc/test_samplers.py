@@ -154,7 +154,7 @@ def test_other_families_and_samplers(sampler: str, family: Family, X: np.ndarray
 @pytest.mark.slow
 @pytest.mark.parametrize("as_mixed", [False, True], ids=["bernoulli", "mixed"])
 def test_equal_rows_and_a_mixed_of_one_block(as_mixed: bool) -> None:
-    """Equal rows tie in the guide tree, so that a family and a Mixed of it draw differently; both from the posterior."""
+    """Equal rows tie in the guide tree, so a family and a Mixed of it draw differently; both from the posterior."""
     plain = Bernoulli([0.5, 0.5, 1.0], [0.5, 1.0, 1.0])
     X = np.array([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 1, 1], [1, 0, 1]])
     prior = DirichletProcess(1.0)
