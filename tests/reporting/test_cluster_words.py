@@ -36,7 +36,7 @@ def test_words_are_those_of_the_rows() -> None:
         if "height:" in told:
             assert f"height: {means[0]:.4g} ({means[1]:.4g})" in phrases
         shares = PEOPLE["city"][here].value_counts(normalize=True)
-        assert f"city {shares.index[0]}: {100 * shares.iloc[0]:.0f} % (" in told
+        assert f"city {shares.index[0]}: {100 * shares.iloc[0]:.0f}% (" in told
     assert sum("height:" in " ".join(phrases) for phrases in words.clusters) >= 2
 
 
@@ -48,7 +48,7 @@ def test_nodes_of_the_tree_name_the_level_that_differs() -> None:
     below = [node for node in found if subject.shape.parent[node] == root]
     assert len(below) == 2
     for node in below:
-        assert any(re.fullmatch(r"city (Rome|Oslo|Bonn): \d+% \(\d+ %\)", str(one)) for one in found[node])
+        assert any(re.fullmatch(r"city (Rome|Oslo|Bonn): \d+% \(\d+%\)", str(one)) for one in found[node])
     assert [_figures(value, 3.5e-11, 3.151) for value in (3.5e-11, 3.151)] == ["0", "3.151"]
 
 
