@@ -177,6 +177,7 @@ def workers(folder: Path, sizes: list[int], passes: int) -> None:
             seconds = time.perf_counter() - began
             peak = max(client.run(peak_memory).values()) / 1e6
         printed.append([f"{rows:,}", model.n_clusters_, f"{seconds:.0f}", f"{1e9 * seconds / rows:.0f}", f"{peak:.0f}"])
+        print(printed[-1], flush=True)
     print_table(
         f"a survey and {passes} passes over parquet files, 2 workers",
         ["rows", "clusters", "seconds", "ns a row", "peak of a worker, MB"],

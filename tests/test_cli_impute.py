@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def runs(tmp_path_factory) -> Path:
 def test_holes_are_filled_and_nothing_else_changes(name: str, runs: Path, tmp_path: Path) -> None:
     told = run("impute", runs / f"{name}.zarr", runs / "people.csv", "--out", tmp_path / "f.csv", "--probabilities")
     assert "120 rows, 36 of 600 values filled in" in told
-    assert "city: 12 filled in" in told
+    assert re.search(r"filled in: .*city 12\b", told)
     read = {"dtype": str, "keep_default_na": False}
     before, after = pd.read_csv(runs / "people.csv", **read), pd.read_csv(tmp_path / "f.csv", **read)
     held = before != ""

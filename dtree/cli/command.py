@@ -88,7 +88,7 @@ class Words(NamedTuple):
 
 def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[str, Any], words: Words) -> None:
     """The body of every fitting command: open, choose, drive, describe."""
-    from dtree.cli.describe import agreement_line, describe, describe_table, hint_of_labels
+    from dtree.cli.describe import agreement_line, describe, describe_table, hints_before_a_fit
     from dtree.data import open_source
     from dtree.runs.run import begin_at, check_output, is_run
 
@@ -105,7 +105,7 @@ def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[s
     if not isinstance(source, str) and (source.beside.is_coded or source.left_out or columns):
         # Before anything costs time: it may not be what was meant.
         describe_table(source.kinds, source.left_out, words.data)
-        hint_of_labels(source.kinds)
+        hints_before_a_fit(source.kinds)
     if words.dry_run:
         from dtree.cli.dry_run import plan
 

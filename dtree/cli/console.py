@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -42,19 +42,28 @@ def say(text: str) -> None:
     out().print(printable(text), markup=False)
 
 
-def in_words(model_part: Any) -> str:
-    """A family or prior with its hyperparameters, rounded: vectors and matrices that are long show their ends."""
+def in_words(model_part: Any, names: Sequence[str] | None = None) -> str:
+    """A family or prior with its hyperparameters, rounded: vectors and matrices that are long show their ends.
+
+    names : of the features, for a family of families, each over some of the columns.
+    """
     import numpy as np
+
+    from dtree.data.sentences import listed
 
     def rounded(value: Any) -> str:
         if np.ndim(value) == 0:
             return f"{value:.4g}" if isinstance(value, float) else str(value)
-        with np.printoptions(precision=4, threshold=20, edgeitems=2):
-            return " ".join(str(np.asarray(value)).split())
+        values = np.asarray(value)
+        if values.ndim == 1 and values.size and np.all(values == values[0]):
+            return f"{values[0]:.4g}"
+        with np.printoptions(threshold=8, edgeitems=2, formatter={"float_kind": lambda one: f"{one:.4g}"}):
+            return " ".join(str(values).split()).replace("[ ", "[")
 
     blocks = getattr(model_part, "blocks", None)
-    if blocks is not None:  # a family of families, each over some of the columns
-        parts = (f"{in_words(block.family)} in columns {rounded(block.columns)}" for block in blocks)
+    if blocks is not None:
+        of = names or [f"feature {column}" for column in range(model_part.n_features)]
+        parts = (f"{listed([of[j] for j in block.columns], 6)} as {in_words(block.family)}" for block in blocks)
         return f"{type(model_part).__name__}: {'; '.join(parts)}"
     inside = ", ".join(f"{key} {rounded(value)}" for key, value in model_part.parameters().items() if value is not None)
     return f"{type(model_part).__name__}: {inside}"

@@ -1,9 +1,12 @@
 """What the commands say of a run, whatever its method: from its header and the method's facts."""
 
+import math
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from dtree.cli.console import in_words, out, printable, say
-from dtree.core.columns import share, values_of
+from dtree.core.columns import CODES, DECIMALS, share, values_of
 
 _MOST_CLUSTERS_SHOWN = 15
 _MOST_FEATURES_SHOWN = 6
@@ -38,16 +41,21 @@ def describe(run: Any, in_full: bool = False) -> None:
         say(warning)
     words = _words(run, facts, fitted)
     _print_clusters(run, facts, words)
-    if in_full and words is not None:
-        say("columns by the nats a row with which they tell the clusters apart:")
-        say("  " + ", ".join(f"{printable(name)} {nats:.2f}" for name, nats in words.ranking[:_MOST_COLUMNS_SHOWN]))
+    if in_full and "stability" in facts.clusters:
+        from dtree.methods.tree_clustering_facts import HOW_SURE
+
+        say(HOW_SURE)
+    if in_full and words is not None and facts.n_clusters > 1:
+        ranking = words.ranking[:_MOST_COLUMNS_SHOWN]
+        told = ", ".join(f"{printable(name)} {nats + 0.0:.2f}".replace("-0.00", "0.00") for name, nats in ranking)
+        say(f"what tells the clusters apart, in nats a row: {told}")
     if in_full or facts.together is not None:
         for table in facts.tables.values():
             print_table(table)
     if in_full and facts.cuts is not None:
-        print_table(facts.cuts.table.rename(columns=lambda name: str(name).replace("_", " ")))
+        print_levels(facts.cuts.table)
     if in_full and facts.model is not None:
-        _describe_model(facts.model)
+        _describe_model(facts.model, _names_in_use(run, fitted))
 
 
 def _describe_unfinished(run: Any, in_full: bool) -> None:
@@ -61,8 +69,14 @@ def _describe_unfinished(run: Any, in_full: bool) -> None:
         _describe_model(model)
 
 
-def _describe_model(model: Any) -> None:
-    say(f"family: {in_words(model.family)}")
+def _names_in_use(run: Any, fitted: Any) -> list[str] | None:
+    """The names of the features of the model, which leave out constant columns."""
+    names = run.header.feature_names
+    return None if names is None else [names[column] for column in fitted.columns]
+
+
+def _describe_model(model: Any, names: Sequence[str] | None = None) -> None:
+    say(f"family: {in_words(model.family, names)}")
     say(f"prior: {in_words(model.prior)}")
 
 
@@ -73,7 +87,7 @@ def _describe_columns(run: Any) -> None:
     from dtree.methods import method_named
 
     header = run.header
-    if header.feature_names:
+    if header.feature_names and not header.kinds:  # the table of kinds names them
         say(f"features: {listed(header.feature_names)}")
     if header.kinds:
         describe_table(header.kinds, header.left_out, header.data)
@@ -105,12 +119,16 @@ def describe_table(kinds: Any, left_out: Any, data: str = "") -> None:
     if len(left_out) > _MOST_COLUMNS_SHOWN:
         say(f"and {len(left_out) - _MOST_COLUMNS_SHOWN} more columns left out")
     if any(column.missing for column in kinds) and data.endswith(".csv"):
-        say("missing are empty fields and NA, N/A, NaN, null, none and ?")
+        say("missing are empty fields and NA, N/A, NaN, null, none and ?; a level needs another word")
 
 
-def hint_of_labels(kinds: Any) -> None:
-    """Before a fit: a column that is called like an answer takes part, unless it is said to be one."""
-    answer = next((column.name for column in kinds if column.name.strip().lower() in _CALLED_LIKE_ANSWERS), None)
+def hints_before_a_fit(kinds: Any) -> None:
+    """How to overrule a kind, and that a column called like an answer takes part unless it is said to be one."""
+    code = next((column.name for column in kinds if column.reason.endswith(CODES)), None)
+    if code is not None:
+        say(f"if codes are quantities, say so: --column {shlex.quote(f'{code}=real')}")
+    answers = (column for column in kinds if column.name.strip().lower() in _CALLED_LIKE_ANSWERS)
+    answer = next((column.name for column in answers if not column.reason.startswith(DECIMALS)), None)
     if answer is not None:
         say(f"'{answer}' takes part like any column; if it is what you hope to find, add --labels-column {answer}")
 
@@ -139,20 +157,30 @@ def _print_clusters(run: Any, facts: Any, words: Any = None) -> None:
     sizes = np.bincount(labels)
     columns = facts.clusters
     shown = list(columns)[: 1 + _MOST_FEATURES_SHOWN]
-    told = ["unlike the rest (in brackets) in"] if words is not None and len(words.clusters) > 1 else []
-    heads = ["cluster", "rows", *(_feature(run, name) for name in shown), *told, "for example"]
+    told = ["unlike the rest (in brackets)"] if words is not None and len(words.clusters) > 1 else []
+    # Beside words the numbers of nameless rows say nothing, and the words need the place.
+    by_name = ["for example"] if names is not None or not told else []
+    heads = ["cluster", "rows", *(_feature(run, name) for name in shown), *by_name, *told]
     table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
     for cluster in np.argsort(-sizes, kind="stable")[:_MOST_CLUSTERS_SHOWN]:
         members = np.flatnonzero(labels == cluster)[:4]
         examples = ", ".join(str(names[i]) if names else str(i) for i in members)
-        numbers = (f"{columns[name][cluster]:.4g}" for name in shown)
+        numbers = (_number(columns[name][cluster]) for name in shown)
         more = ", ..." if sizes[cluster] > 4 else ""
         known = words is not None and cluster < len(words.clusters)
         phrases = [Text(printable("; ".join(words.clusters[cluster]) if known else ""))] if told else []
-        table.add_row(str(cluster), f"{sizes[cluster]:,}", *numbers, *phrases, Text(printable(examples + more)))
+        rows = [Text(printable(examples + more))] if by_name else []
+        table.add_row(str(cluster), f"{sizes[cluster]:,}", *numbers, *rows, *phrases)
     out().print(table)
     if len(sizes) > _MOST_CLUSTERS_SHOWN:
         say(f"and {len(sizes) - _MOST_CLUSTERS_SHOWN} smaller clusters")
+
+
+def _number(value: float) -> str:
+    """A number in a table for people: three digits, whole ones in full; a valley around all rows has no depth."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _feature(run: Any, name: str) -> str:
@@ -174,6 +202,19 @@ def print_table(frame: Any) -> None:
     table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name, row in frame.iterrows():
         table.add_row(str(name), *(f"{float(value):.4g}" for value in row))
+    out().print(table)
+
+
+def print_levels(frame: Any) -> None:
+    """The cuts of a tree (a data frame, a line for each number of clusters), with the words of the report."""
+    from rich.table import Table
+
+    valleys = "shallowest_valley" in frame  # else shares of draws in which clusters are apart
+    ends = ["closed up to (nats)", "shallowest valley left (nats)"] if valleys else ["joined up to", "least apart"]
+    heads = ["clusters", *ends, "smallest cluster"]
+    table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for clusters, (level, depth, smallest) in zip(frame.index, frame.to_numpy(), strict=True):
+        table.add_row(str(clusters), "–" if level < 0 else _number(level), _number(depth), share(smallest))
     out().print(table)
 
 

@@ -60,11 +60,12 @@ def command(
         table = pandas.concat([table, pandas.DataFrame(told)], axis=1)
     with file_in_place(out_) as partial:
         table.to_csv(partial, index=False)
-    for kind, number in zip(kinds, holes.sum(axis=0), strict=True):
-        if number:
-            say(f"{kind.name}: {number:,} filled in")
-    filled = f"{int(holes.sum()):,} of {holes.size:,} values filled in" if holes.any() else "nothing was missing"
-    say(f"{len(rows):,} rows, {filled}: {out_}")
+    if not holes.any():
+        say(f"{len(rows):,} rows, nothing was missing: {out_}")
+        return
+    by_column = [(kind.name, number) for kind, number in zip(kinds, holes.sum(axis=0), strict=True) if number]
+    say(f"filled in: {', '.join(f'{name} {number:,}' for name, number in by_column)}")
+    say(f"{len(rows):,} rows, {int(holes.sum()):,} of {holes.size:,} values filled in: {out_}")
 
 
 def _probability(found: Any, j: int, kind: Any) -> Any:

@@ -32,7 +32,7 @@ def command(
 
     Example: `dtree levels dtree-demo.zarr --clusters 3 --out three.csv`
     """
-    from dtree.cli.describe import print_table
+    from dtree.cli.describe import print_levels
     from dtree.estimators.levels import levels
 
     if clusters is not None and level is not None:
@@ -43,7 +43,7 @@ def command(
     with progress_bar():
         found = levels(run, data, _depth(level))
     say(found.reason)
-    print_table(found.table.set_index("n_clusters").rename_axis("clusters"))
+    print_levels(found.table.set_index("n_clusters"))
     labels = found.labels if clusters is None else found.at_clusters(clusters)
     if clusters is not None or level is not None:
         sizes = sorted((int((labels == cluster).sum()) for cluster in set(labels.tolist())), reverse=True)

@@ -74,7 +74,7 @@ def command(
         for line in odd_cells(model, values, found, source.row_names):
             say(line)
     write_columns(file, columns, source.row_names)
-    say(f"{len(labels)} rows, mean log density {log_density.mean():.6g}: {out_}")
+    say(f"{len(labels):,} rows, mean log density {log_density.mean():.6g}: {out_}")
 
 
 def _predict_here(method: Any, fitted: Any, source: Any) -> tuple[Any, Any]:

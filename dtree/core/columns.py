@@ -13,6 +13,8 @@ Kind = Literal["real", "count", "binary", "category"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MOST_LEVELS = 1000  # of a category; with more, a level has too few rows to say anything, and every cluster pays for all
 DATES = "dates, as days since 1970-01-01"  # why a column of dates is real; by it dates are written as dates again
+CODES = "whole numbers that repeat: codes"  # why few whole numbers beside text are a category
+DECIMALS = "numbers with decimals"
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,9 +71,9 @@ def share(part: float) -> str:
     """A share of the rows in per cent, nothing for none of them.
 
     >>> share(0.254), share(0.0001), share(0.0)
-    ('25 %', '<1 %', '')
+    ('25%', '<1%', '')
     """
-    return "" if part == 0 else "<1 %" if part < 0.01 else f"{100 * part:.0f} %"
+    return "" if part == 0 else "<1%" if part < 0.01 else f"{100 * part:.0f}%"
 
 
 def in_words(values: np.ndarray, column: Column) -> list[str]:

@@ -188,6 +188,9 @@ def valleys_around(tree: LevelTree, labels: np.ndarray) -> np.ndarray:
     return out
 
 
+_NO_VALLEY = 0.005  # nats: the density falls by less than half of a per cent, which reads as 100%
+
+
 def reason_for(tree: LevelTree, level: float) -> str:
     """Why the tree is cut there, in one sentence."""
     k = int(tree.cut(level=level).max()) + 1
@@ -200,6 +203,8 @@ def reason_for(tree: LevelTree, level: float) -> str:
     said = f"between any two of the {k} clusters the density falls to {_percent(left.min())} of the lower peak or less"
     if closed.size == 0:
         return said
+    if closed.max() < _NO_VALLEY:
+        return f"{said}; inside them there is no valley"
     return f"{said}; the valleys inside them are shallower, the deepest falls to {_percent(closed.max())}"
 
 

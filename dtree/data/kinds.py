@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from dtree.core.columns import DATES, MOST_LEVELS, Column
+from dtree.core.columns import CODES, DATES, DECIMALS, MOST_LEVELS, Column
 from dtree.data.cells import level_text, numbers_in
 from dtree.data.summary import SENTINELS, Spoiler, Summary
 
@@ -129,9 +129,9 @@ def _words(name: str, found: Summary, around: Around) -> Column | LeftOut:
     pair = binary_levels(levels)
     if pair is not None:
         return _column(name, "binary", f"yes or no, {pair[0]!r} is 0", found, around, pair)
-    why = f"a category with {len(levels)} levels" if found.declared else f"text, {len(levels)} different values"
+    why = f"a category with {len(levels)} levels" if found.declared else f"text, {len(levels)} values"
     if found.spoiler is None and not found.declared:
-        why += " that read as numbers ('real' takes them so)"
+        why += " that read as numbers"
     return _column(name, "category", why, found, around, levels)
 
 
@@ -147,14 +147,14 @@ def _numbers(name: str, found: Summary, around: Around) -> Column:
         return _column(name, "binary", "only 0 and 1", found, around, ("0", "1"))
     if not found.whole:
         hint = f", only {few} different ('category' if they are codes)" if _is_few(few, found) else ""
-        return _column(name, "real", f"numbers with decimals{hint}", found, around)
+        return _column(name, "real", f"{DECIMALS}{hint}", found, around)
     if found.low == 0.0 and found.high <= _LARGEST_COUNT:
         return _column(name, "count", "whole numbers from 0 on", found, around)
     levels = levels_of(found)
     if around.has_words and levels is not None and _is_few(few, found):
         # A bell curve over few values that repeat becomes ever higher the narrower it is, so that such a column would
         # make clusters by itself; the probability of a code is at most 1.
-        why = f"{few} whole numbers that repeat, beside text: codes ('real' takes them as numbers)"
+        why = f"{few} {CODES}"
         return _column(name, "category", why, found, around, levels)
     kind: Literal["real", "count"] = "real"
     return _column(name, kind, "whole numbers", found, around)
@@ -196,8 +196,7 @@ def _taken_as_missing(found: Summary) -> str:
     words = sorted(word for word in found.gone if word.isalpha())  # "?" and "n/a" mean nothing else
     if not words:
         return ""
-    told, one = " and ".join(repr(word) for word in words), len(words) == 1
-    return f"; {told} {'is' if one else 'are'} read as missing: use another word if {'it is a level' if one else 'they are levels'}"  # noqa: E501
+    return f"; {' and '.join(map(repr, words))} {'is' if len(words) == 1 else 'are'} read as missing"
 
 
 def _sentinel(found: Summary) -> str:

@@ -131,4 +131,4 @@ def _figures(value: float, *both: float) -> str:
 
 
 def _percent(part: float) -> str:
-    return share(float(part)) or "0 %"
+    return share(float(part)) or "0%"

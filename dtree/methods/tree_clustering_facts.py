@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from dtree.methods.tree_clustering import Fitted
 
 
+HOW_SURE = (
+    "Valley: how many nats the density falls, below the lower peak, before the nearest other cluster. Confidence: the "
+    "mean probability of its rows to belong to it. Stability: how well it is found again on half of the rows; 1 is "
+    "exactly."
+)
+
+
 def levels_frame(levels: list[Level]) -> Any:
     """The levels as a data frame, coarsest first."""
     import pandas

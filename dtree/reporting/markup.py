@@ -142,6 +142,18 @@ def ticks(low: float, high: float, wanted: int = 5, whole: bool = False) -> list
     return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
+def tick_texts(values: Sequence[float]) -> list[str]:
+    """Evenly spaced numbers beside an axis, with as many decimals as tell them apart.
+
+    >>> tick_texts([-5990.5, -5990.49, -5990.48])
+    ['−5,990.50', '−5,990.49', '−5,990.48']
+    """
+    decimals = 0 if len(values) < 2 else -math.floor(math.log10(values[1] - values[0]) + 1e-9)
+    if not 0 < decimals <= 6:
+        return [number(value, 6) for value in values]
+    return [f"{value:,.{decimals}f}".replace("-", "\u2212") for value in values]
+
+
 class Frame:
     """The axes of an SVG chart: turns values into places."""
 
@@ -165,12 +177,13 @@ class Frame:
         line = Markup('<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>')
         text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
         marks = []
-        for y in ticks(*self.y, whole=self.whole[1]):
+        across, up = ticks(*self.x, wanted=6, whole=self.whole[0]), ticks(*self.y, whole=self.whole[1])
+        for y, name in zip(up, tick_texts(up), strict=True):
             at = self.at(0, y)[1]
             marks.append(line.format(self.left, self.width - self.right, at))
-            marks.append(text.format(self.left - 8, at + 4, "end", number(y, 6)))
-        for x in ticks(*self.x, wanted=6, whole=self.whole[0]):
-            marks.append(text.format(self.at(x, 0)[0], low + 20, "middle", number(x, 6)))
+            marks.append(text.format(self.left - 8, at + 4, "end", name))
+        for x, name in zip(across, tick_texts(across), strict=True):
+            marks.append(text.format(self.at(x, 0)[0], low + 20, "middle", name))
         labels = Markup(
             '<text class="label" x="{}" y="{}" text-anchor="end">{}</text><text class="label" x="4" y="18">{}</text>'
         ).format(self.width - self.right, self.height - 4, x_label, y_label)

@@ -8,6 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from dtree.core.colours import CLUSTER_COLOURS
+from dtree.methods.tree_clustering_facts import HOW_SURE
 from dtree.reporting.markup import Frame, Section, colour_class, join, number, png, swatch, table
 from dtree.reporting.profile import Profile, contrast, most_distinct
 from dtree.reporting.projection import principal_plane
@@ -22,11 +23,6 @@ _EXAMPLES = 4
 _MOST_POINTS = 2000
 _IN_LEGEND = 40
 _SURE = ("valley", "confidence", "stability", "found again", "exactly")
-_HOW_SURE = (
-    "Valley: how many nats the density falls, below the lower peak, before the nearest other cluster. Confidence: the "
-    "mean probability of its rows to belong to it. Stability: how well it is found again on half of the rows; 1 is "
-    "exactly. The last two are known at the chosen level."
-)
 _FOUND_AGAIN = (
     "Found again: how much the cluster overlaps, in the mean over the draws, with the cluster of a draw that is most "
     "like it (rows in both over rows in either; 1 is exactly). Exactly: the share of draws that have this very cluster."
@@ -53,7 +49,7 @@ def cluster_section(subject: Subject) -> Section:
         kind = subject.profile.kind if subject.words(subject.facts.leaf_clusters) is None else "table"
         html = Markup('<p class="hint">{}</p>').format(_EXPLAINED[kind]) + html
     if subject.facts.clusters.keys() & {"confidence", "stability"}:
-        html = Markup('<p class="hint">{}</p>').format(_HOW_SURE) + html
+        html = Markup('<p class="hint">{}</p>').format(f"{HOW_SURE} The last two are known at the chosen level.") + html
     if "found again" in subject.facts.clusters:
         html = Markup('<p class="hint">{}</p>').format(_FOUND_AGAIN) + html
     return Section("clusters", "Clusters", html)

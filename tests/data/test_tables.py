@@ -121,12 +121,13 @@ def test_words_for_missing_and_hints_at_others(tmp_path: Path) -> None:
     assert "read as missing" not in column_of(source, "b").reason  # "?" means nothing else
 
 
-def test_a_word_for_missing_that_may_be_a_level_is_named(tmp_path: Path) -> None:
-    words = ["none", "basic", "full", "none", "basic", "full"]
+@pytest.mark.parametrize("word", ["none", "nan", "NA", "None"])
+def test_a_word_for_missing_that_may_be_a_level_is_named(word: str, tmp_path: Path) -> None:
+    words = [word, "basic", "full", word, "basic", "full"]
     (tmp_path / "x.csv").write_text("\n".join(["a,plan", *(f"{i / 2},{word}" for i, word in enumerate(words))]))
     plan = column_of(open_source(tmp_path / "x.csv"), "plan")
     assert plan.levels == ("basic", "full")
-    assert "'none' is read as missing: use another word if it is a level" in plan.reason
+    assert plan.reason == f"text, 2 values; '{word}' is read as missing"
 
 
 @pytest.mark.parametrize(

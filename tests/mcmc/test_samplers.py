@@ -151,6 +151,20 @@ def test_other_families_and_samplers(sampler: str, family: Family, X: np.ndarray
     test_other_families(sampler, family, X)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("as_mixed", [False, True], ids=["bernoulli", "mixed"])
+def test_equal_rows_and_a_mixed_of_one_block(as_mixed: bool) -> None:
+    """Equal rows tie in the guide tree, so a family and a Mixed of it draw differently; both from the posterior."""
+    plain = Bernoulli([0.5, 0.5, 1.0], [0.5, 1.0, 1.0])
+    X = np.array([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 1, 1], [1, 0, 1]])
+    prior = DirichletProcess(1.0)
+    model = Model(Mixed([(plain, [0, 1, 2])]) if as_mixed else plain, prior)
+    problem = Problem(model, model.atoms(X), resample_hyperparameters=False)
+    exact = partition_posterior(Model(plain, prior), Model(plain, prior).atoms(X))
+    np.testing.assert_allclose(partition_posterior(model, problem.atoms), exact, atol=1e-12)
+    check_against(exact, sample(problem, "tgmcmc", 20_000))
+
+
 # Five rows of all kinds of columns: one lacks everything, two share no column, and every column lacks something.
 GAPS = np.array(
     [

@@ -80,8 +80,19 @@ def _summaries(path: Place, look: Look, texts: set[int]) -> list[Summary]:
             if words > texts:
                 break
         if words == texts:
+            _name_words_for_missing(path, look, found)
             return found
         texts = words  # numbers in one piece and words in another: all of it is text, and read so
+
+
+def _name_words_for_missing(path: Place, look: Look, found: list[Summary]) -> None:
+    """Note which words for "missing" stand among words: pandas takes NA, nan and None for gaps unseen."""
+    places = [place for place, summary in enumerate(found) if summary.is_words and summary.missing]
+    if not places:
+        return
+    for frame in _parse(path, look, usecols=places, chunksize=PIECE_ROWS, dtype=str, keep_default_na=False):
+        for at, place in enumerate(places):
+            found[place].gone |= set(cells_of(frame.iloc[:, at], from_text=True).gone)
 
 
 def look_at(path: Place) -> Look:
