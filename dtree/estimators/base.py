@@ -43,7 +43,9 @@ class Estimator(BaseEstimator):
 
     def _keep(self, given: dict[str, Any]) -> None:
         """Store the parameters of a constructor, its `locals()`, each under its own name as scikit-learn wants."""
-        self.__dict__.update({name: given[name] for name in argument_names(type(self))})
+        kind: Any = type(self)
+        names = argument_names(kind)
+        self.__dict__.update({name: value for name, value in given.items() if name in names})
 
     # Fitting --------------------------------------------------------------------------------------------------------
 
