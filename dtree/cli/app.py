@@ -1,6 +1,7 @@
 """The command line: which commands there are. One file each, loaded when asked for, so that --help comes at once."""
 
-import importlib
+import importlib.util
+import inspect
 from typing import Any
 
 import typer
@@ -8,7 +9,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from dtree.cli.stores import with_storage_options
 
-# A command lives in `dtree.cli.NAME`, which offers it as a function called `command`.
+# A command lives in `dtree.cli.NAME`, which offers it as a function called `command`; a method of that name that has no
+# such file is fitted by a command made of its settings, with the words of its docstring.
 COMMANDS = {
     "demo": "Cluster a small built-in dataset: nine kinds of creature in three orders.",
     "fit": "Find the clusters of a data file and the tree above them, and write them as a run.",
@@ -33,6 +35,15 @@ COMMANDS = {
 _WITHOUT_STORES = ("demo", "bench")  # which read and write here
 
 
+def _function_of(name: str) -> Any:
+    if importlib.util.find_spec(f"dtree.cli.{name}") is not None:
+        return importlib.import_module(f"dtree.cli.{name}").command
+    from dtree.cli.command import fitting_command
+    from dtree.methods import method_named
+
+    return fitting_command([name], inspect.getdoc(method_named(name)) or COMMANDS[name])
+
+
 class LazyCommands(TyperGroup):
     """Commands that are imported when they are called; the list of commands needs only the table above."""
 
@@ -52,7 +63,7 @@ class LazyCommands(TyperGroup):
             context_settings={"help_option_names": ["-h", "--help"]},
             add_completion=False,
         )
-        command = importlib.import_module(f"dtree.cli.{name}").command
+        command = _function_of(name)
         one.command(name)(command if name in _WITHOUT_STORES else with_storage_options(command))
         found = typer.main.get_command(one)
         found.name = name

@@ -1,7 +1,6 @@
 """What all estimators share: seed, settings, rows and their names, client, clone, score, save and open."""
 
 import copy
-import inspect
 import os
 import warnings
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dtree.core.columns import Column
 from dtree.core.families import AUTO, expected
+from dtree.core.families.base import argument_names
 from dtree.core.names import Named, is_collection
 from dtree.data import Source, in_memory, open_source
 from dtree.data.frames import framed_array, has_words, is_frame
@@ -43,7 +43,8 @@ class Estimator(BaseEstimator):
 
     def _keep(self, given: dict[str, Any]) -> None:
         """Store the parameters of a constructor, its `locals()`, each under its own name as scikit-learn wants."""
-        names = inspect.signature(type(self)).parameters
+        kind: Any = type(self)
+        names = argument_names(kind)
         self.__dict__.update({name: value for name, value in given.items() if name in names})
 
     # Fitting --------------------------------------------------------------------------------------------------------
@@ -129,7 +130,9 @@ class Estimator(BaseEstimator):
 
     def _become(self, run: Any) -> Self:
         """Become the estimator of a finished run."""
-        header, fitted = run.header, checked_fitted(run)
+        header = run.header
+        # What was made in this process needs no look at whether it was damaged since.
+        fitted = run.fitted(self._method.Fitted) if run.store.in_memory else checked_fitted(run)
         self._run = run
         self.n_features_in_ = header.n_features
         for name, values in (("feature_names_in_", header.feature_names), ("row_names_", header.row_names)):

@@ -17,14 +17,16 @@ passed in. Only the engine knows Dask.
 
 **A new method** is its numerics, one file in `dtree/methods/` and one line in `dtree/methods/__init__.py`: its settings, and how it prepares,
 steps, finishes, predicts and what is to be said of it (`dtree/methods/contract.py`). The loop, commits, resuming, the run's format, workers,
-`predict`, `info` and the report follow. An estimator is one class in `dtree/estimators/`, a command one short file in `dtree/cli/` whose options
-come from the settings. List it in `tests/engine/test_features.py`, and every feature of the engine is tested for it.
+`predict`, `info` and the report follow. A command of the same name is one line in `dtree/cli/app.py`: its options come from the settings and its
+help from the method's docstring; a command with words or rules of its own is a short file in `dtree/cli/`. An estimator, which `dtree.open` needs
+too, is one class in `dtree/estimators/`, named by the method, and its line in `dtree/__init__.py`. List the method in
+`tests/engine/test_features.py`, and every feature of the engine is tested for it.
 
 **A new sampler** is one file in `dtree/mcmc/` and one line in its registry. **A new format of data** is one file in `dtree/data/formats/` and its
-name there.
+name there; the name is the ending of its files.
 
-**Kernels** are compiled by numba and kept on disk under a hash of all their sources, so touching one file with kernels compiles them all again, once.
-They dispatch on the type of a NamedTuple, release the GIL, return codes instead of raising, and take a NumPy Generator.
+**Kernels** are compiled by numba and kept on disk under a hash of the sources that they reach (`dtree/core/kernel_sources.py`), so an edit compiles
+what it touches, once. They dispatch on the type of a NamedTuple, release the GIL, return codes instead of raising, and take a NumPy Generator.
 
 **Errors** that a user can cause are a ValueError with one clear sentence, exit code 2 on the command line, and leave nothing half-written.
 

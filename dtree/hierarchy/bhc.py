@@ -113,7 +113,7 @@ def _insert_partner(partners, scores, held, partner, score):
     return held + 1
 
 
-@kernel
+@kernel(inline=True)
 def _score_range(model, slots, partners, slot, start, stop, scratch):
     """Score a slot against those from start to stop, itself left out, and keep its best partners."""
     if start >= stop:
@@ -264,7 +264,7 @@ def _queue_leaves(queue, slots, partners):
         _queue_slot(queue, slots, partners, slot)
 
 
-@kernel
+@kernel(inline=True)
 def _next_pair(model, slots, blocks, partners, queue, scratch):
     """The slot that owns the best pair of all, -1 when there is none."""
     while queue.size[0] > 0:

@@ -114,7 +114,7 @@ def survey_chunk(
         raise ValueError(f"the {family.name} family takes dense rows: convert the data with toarray()")
     check_rows(X, family, first_row)
     keys = stream(seed, SAMPLE_STREAM, 0, chunk).random(X.shape[0])
-    order = np.argsort(keys, kind="stable")[:sample_rows]
+    order = _smallest(keys, sample_rows)
     rows = X.shape[0]
     if sparse.issparse(X):
         X = X.tocsr()
@@ -136,6 +136,18 @@ def survey_chunk(
     mean = known.sum(axis=0) / np.maximum(present.sum(axis=0), 1.0)
     second = _centred_products(np.where(present > 0, known, mean), mean, False)
     return Survey(rows, mean, second, low, high, present.sum(axis=0), *rest)
+
+
+def _smallest(keys: np.ndarray, number: int) -> np.ndarray:
+    """Where the `number` smallest of keys (n,) are, in their order; a few of many without sorting all.
+
+    >>> _smallest(np.array([0.5, 0.1, 0.9, 0.3]), 2).tolist()
+    [1, 3]
+    """
+    if 4 * number >= keys.shape[0]:
+        return np.argsort(keys, kind="stable")[:number]
+    few = np.flatnonzero(keys <= np.partition(keys, number - 1)[number - 1])
+    return few[np.argsort(keys[few], kind="stable")[:number]]
 
 
 def combine_surveys(parts: Sequence[Survey], sample_rows: int) -> Survey:
@@ -160,7 +172,7 @@ def combine_surveys(parts: Sequence[Survey], sample_rows: int) -> Survey:
             levels=tuple(_sum_of(pair) for pair in zip(total.levels, part.levels, strict=True)),
         )
     keys = np.concatenate([part.keys for part in parts])
-    order = np.argsort(keys, kind="stable")[:sample_rows]
+    order = _smallest(keys, sample_rows)
     stack = sparse.vstack if sparse.issparse(parts[0].sample) else np.concatenate
     sample: Any = stack([part.sample for part in parts])
     sample = sample.tocsr()[order] if sparse.issparse(sample) else sample[order]

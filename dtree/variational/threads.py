@@ -1,7 +1,7 @@
-"""BLAS threads: how many there are, and blocks of code that take one.
+"""Threads of BLAS and OpenMP: how many there are, and blocks of code that take one.
 
-The last bits of a product of matrices depend on the number of threads, so code that promises the same bits everywhere
-takes one.
+The last bits of a product of matrices and of k-means depend on the number of threads, so code that promises the same
+bits everywhere takes one.
 """
 
 import os
@@ -20,6 +20,8 @@ _limit: Any = None
 
 @lru_cache(maxsize=1)
 def _libraries() -> ThreadpoolController:
+    import sklearn.cluster  # noqa: F401  the OpenMP of k-means is found only once it is loaded
+
     return ThreadpoolController()  # looking for libraries takes 10 ms, so it is done once
 
 
@@ -32,7 +34,7 @@ def available_threads() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """One BLAS thread until the last of possibly several threads has left such a block.
+    """One thread of BLAS, and of OpenMP, until the last of possibly several threads has left such a block.
 
     >>> with one_blas_thread():
     ...     available_threads()

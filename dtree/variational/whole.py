@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
 from dtree.core.columns import Column
 from dtree.core.families import Family, Moments, has_holes
@@ -22,7 +21,7 @@ from dtree.variational.escapes import escape
 from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.starts import given_start, kmeans_labels, one_hot
 from dtree.variational.steps import Rule, e_step, make_block
-from dtree.variational.threads import available_threads
+from dtree.variational.threads import available_threads, one_blas_thread
 from dtree.variational.variants import variant_named
 
 DEFAULT_TRUNCATION = 40
@@ -123,7 +122,7 @@ def fit_if_worth(
     empty places cost as much as full ones.
     """
     rows = _Rows(X, weight, settings, seed, available_threads())
-    with threadpool_limits(1):
+    with one_blas_thread():
         return _from_scratch(rows, families, size, worth=worth, spare=spare)
 
 
@@ -134,7 +133,7 @@ def fit_sample(X: Any, moments: Moments, n: int, settings: Any, seed: int) -> Fi
     """
     size = size_for(settings.truncation, np.array([float(n)]))
     rows = _Rows(*_distinct(X, np.ones(X.shape[0]), settings), settings, seed, available_threads())
-    with threadpool_limits(1):
+    with one_blas_thread():
         candidates = family_from_moments(settings.family, moments)
         limits = max(settings.max_iter, _SAMPLE_ITERATIONS), max(settings.tol, _SAMPLE_TOLERANCE)
         fit = _from_scratch(rows, candidates, size, limits)
@@ -146,7 +145,7 @@ def go_on(X: Any, weight: np.ndarray, settings: Any, seed: int, earlier: Fit) ->
     """A fit to rows X (n, d) that starts from the components of an earlier fit."""
     _check_exact(settings, weight)
     rows = _Rows(*_distinct(X, weight, settings), settings, seed, available_threads())
-    with threadpool_limits(1):
+    with one_blas_thread():
         rule = rule_of(settings, earlier.rule.family, earlier.rule.alpha)
         start = np.empty((rows.X.shape[0], earlier.sums.counts.shape[0]))
         e_step(make_block(rule.family, rows.X, rows.weight), earlier.state, out=start)

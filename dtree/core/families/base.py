@@ -63,14 +63,15 @@ def _log_marginal_rows(compiled, statistics):
 
 
 @cache
-def _argument_names(cls: type) -> tuple[str, ...]:
+def argument_names(cls: type) -> tuple[str, ...]:
+    """What the constructor of a class takes."""
     return tuple(inspect.signature(cls).parameters)
 
 
 def constructor_arguments(thing: Any) -> dict[str, Any]:
     """The arguments that make `thing` again, from the attributes named like them."""
     kind: Any = type(thing)
-    names = _argument_names(kind)
+    names = argument_names(kind)
     missing = [name for name in names if not hasattr(thing, name)]
     if missing:
         raise TypeError(

@@ -31,16 +31,21 @@ def statistics_of_rows(X, origin, unit, extra, all_products):
     for i in range(n):
         row = out[i]
         row[0] = 1.0
+        if not all_products:  # a loop of its own, which the compiler turns into wide instructions
+            for a in range(d):
+                z = (X[i, a] - origin[a]) / unit[a]
+                row[1 + a] = z
+                row[1 + d + a] = z * z + extra[a]
+            continue
         for a in range(d):
             row[1 + a] = (X[i, a] - origin[a]) / unit[a]
         position = 1 + d
         for a in range(d):
             left = row[1 + a]
-            for b in range(a, d if all_products else a + 1):
-                row[position] = left * row[1 + b]
-                if a == b:
-                    row[position] += extra[a]
-                position += 1
+            row[position] = left * left + extra[a]
+            for b in range(1, d - a):
+                row[position + b] = left * row[1 + a + b]
+            position += d - a
     return out
 
 
@@ -61,6 +66,10 @@ class StandardUnits(Family):
             values["step"] = feature_vector(self.step, d, "step")
         for key, value in values.items():
             object.__setattr__(self, key, value)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.mean.shape[0])  # asked for every block of rows, so not searched among all parameters
 
     def statistics(self, X: Any) -> np.ndarray:
         rows, step = self.kept_rows(X), np.zeros(self.n_features) if self.step is None else self.step
