@@ -116,6 +116,11 @@ class Family(ABC):
         return constructor_arguments(self)
 
     @property
+    def n_statistics(self) -> int:
+        """How many statistics s a row has."""
+        return int(self.statistics_of_kept(self.kept_rows(np.zeros((1, self.n_features)))).shape[1])
+
+    @property
     def n_features(self) -> int:
         """Number of columns of the data: the length of the longest hyperparameter, 1 when all are single numbers."""
         return max((len(value) for value in self.parameters().values() if np.ndim(value) > 0), default=1)
