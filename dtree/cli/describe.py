@@ -45,7 +45,7 @@ def describe(run: Any, in_full: bool = False) -> None:
         for table in facts.tables.values():
             print_table(table)
     if in_full and facts.cuts is not None:
-        print_table(facts.cuts.table.rename(columns=lambda name: str(name).replace("_", " ")))
+        print_table(facts.cuts.table().rename(columns=lambda name: str(name).replace("_", " ")))
     if in_full and facts.model is not None:
         _describe_model(facts.model)
 

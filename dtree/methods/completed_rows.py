@@ -12,8 +12,6 @@ chunks, workers or the units of a column.
 from typing import Any
 
 import numpy as np
-from scipy.stats import nbinom
-from scipy.stats import t as student
 
 from dtree.core.families import Bernoulli, Categorical, DiagonalGaussian, Mixed, Poisson
 from dtree.variational.mixture import Mixture
@@ -44,6 +42,9 @@ def completed(mixture: Mixture, held: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 def _quantiles(family: Any, parts: Any, chance: np.ndarray) -> np.ndarray:
     """The values (n, d) below which one cluster expects such shares (n, d) of new ones."""
+    from scipy.stats import nbinom  # takes a second to load, and most tables are complete
+    from scipy.stats import t as student
+
     if isinstance(family, DiagonalGaussian):
         count, mean, shape, rate = family.posterior_of_parts(parts)
         strength = family.strength + count

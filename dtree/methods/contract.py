@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from dtree.core.checks import check_rows
 from dtree.core.columns import Column
@@ -202,7 +201,13 @@ def used_columns(rows: Any, columns: np.ndarray) -> Any:
 
 def seed_of(random_state: Any) -> int:
     """The seed behind scikit-learn's `random_state`: the first number that it draws."""
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer):
+        drawn_by = np.random.RandomState(random_state)
+    else:
+        from sklearn.utils import check_random_state  # takes a second to load, and commands have a number
+
+        drawn_by = check_random_state(random_state)
+    return int(drawn_by.randint(2**31 - 1))
 
 
 class Told(NamedTuple):
