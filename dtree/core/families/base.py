@@ -41,6 +41,7 @@ To make a family's name work, register the class in `dtree/core/families/__init_
 """
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from functools import cache
 from typing import Any, ClassVar, Self, cast
@@ -275,5 +276,9 @@ def feature_vector(value: Any, n_features: int | None, name: str) -> np.ndarray:
 
 def require_positive(value: Any, name: str) -> None:
     """Raise one clear sentence unless every entry is a finite number above zero."""
-    if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+    if isinstance(value, float):  # chains make a prior for every sweep
+        positive = 0.0 < value < math.inf
+    else:
+        positive = bool(np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0))
+    if not positive:
         raise ValueError(f"{name} must be positive and finite")

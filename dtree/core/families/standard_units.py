@@ -67,6 +67,10 @@ class StandardUnits(Family):
         return statistics_of_rows(rows, self.origin, self.unit, (step / self.unit) ** 2 / 12.0, self.needs_covariance)
 
     @property
+    def n_features(self) -> int:
+        return int(self.mean.shape[0])  # a fit asks this thousands of times
+
+    @property
     def n_statistics(self) -> int:
         d = self.n_features
         return 1 + d + (d * (d + 1) // 2 if self.needs_covariance else d)
