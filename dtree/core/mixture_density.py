@@ -65,7 +65,7 @@ def log_mixture_of(
     def one_by_one(rows: Any) -> np.ndarray:
         return np.asarray(logsumexp(log_predictive(family, rows, statistics) + log_weights, axis=1))
 
-    straight = family.base if type(family) is Bent else family
+    straight: Any = family.base if type(family) is Bent else family
     if type(straight) not in (Gaussian, DiagonalGaussian) or not statistics.shape[0]:
         return _by_blocks(one_by_one, X)
     tables = _tables(straight, statistics[:, :-1] if family is not straight else statistics, log_weights)
@@ -104,8 +104,8 @@ def _tables(family: Gaussian | DiagonalGaussian, statistics: np.ndarray, log_wei
         constant = (gammaln(shape + 0.5) - gammaln(shape) - 0.5 * (_LOG_PI + np.log(scale))).sum(axis=1) - log_unit
         slope, exponent = 1.0 / np.sqrt(scale), np.broadcast_to(shape + 0.5, mean.shape)
         per_log = _FEATURES_PER_LOG if np.all(exponent == exponent[:, :1]) else 1
-        parts = (np.ascontiguousarray(part) for part in (slope, slope * mean, constant + log_weights, exponent))
-        return _Diagonal(*parts, per_log)
+        exponent = np.ascontiguousarray(exponent)
+        return _Diagonal(slope, slope * mean, constant + log_weights, exponent, per_log)
     prior = np.zeros((1, statistics.shape[1]))
     strength, dof, mean, scale = family.posterior(np.vstack([statistics, prior]))
     shrink = strength / (strength + 1.0)
