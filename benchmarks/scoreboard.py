@@ -165,16 +165,18 @@ def _average_linkage(X: np.ndarray) -> tuple[str, float]:
 
 
 def on_workers(asked: Asked) -> Took:
-    """exact tree, 20,000 x 8, with two workers; beside one process."""
+    """exact tree, 20,000 x 8, with two workers as a method asks them; beside one process."""
     from dtree.engine.cluster import cluster_client
-    from dtree.engine.pairs import tree_on_workers
+    from dtree.engine.pairs import SharedPairs, central_task
 
     X, _ = clusters(asked.rows(20_000, 300), 8, 5)
     model = _given(X, "gaussian-diag")
     atoms = model.atoms(X)
     alone, tree = seconds(lambda: build_tree(model, atoms))
     with cluster_client(n_workers=2, processes=not asked.quick, warm=False, memory_limit="2GB") as client:
-        here, shared = seconds(lambda: tree_on_workers(client, model, atoms))
+        here, shared = seconds(
+            lambda: client.submit(central_task, SharedPairs.tree, (model, atoms), pure=False).result()
+        )
     assert np.array_equal(tree.merges, shared.merges)
     return Took(here, "one process", alone)
 

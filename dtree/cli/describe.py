@@ -53,7 +53,7 @@ def describe(run: Any, in_full: bool = False) -> None:
         for table in facts.tables.values():
             print_table(table)
     if in_full and facts.cuts is not None:
-        print_levels(facts.cuts.table)
+        print_levels(facts.cuts.table())
     if in_full and facts.model is not None:
         _describe_model(facts.model, _names_in_use(run, fitted))
 

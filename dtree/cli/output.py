@@ -50,7 +50,8 @@ def write_columns(path: Path, columns: dict[str, np.ndarray], row_names: list[st
                 records[name] = values
             np.save(partial, records, allow_pickle=False)
         else:
-            np.savez(partial, **columns)  # numpy before 2.2 takes allow_pickle for the name of an array
+            # allow_pickle is not said: numpy before 2.2 takes it for the name of an array.
+            np.savez(partial, **columns)  # type: ignore[arg-type]
 
 
 def write_linkage(path: Path, linkage: np.ndarray) -> None:

@@ -21,6 +21,8 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.partition import canonical_labels
 
+_FEW_NUMBERS = 2000  # a millisecond of plain Python
+
 
 @kernel
 def log_add(a, b):
@@ -100,12 +102,18 @@ def _add_upwards(left, right, values):
             values[m + i, s] = values[left[i], s] + values[right[i], s]
 
 
+def _for_size(compiled: Any, numbers: int) -> Any:
+    """A kernel, or for few numbers the same code as plain Python: the first machine code that a process loads takes
+    half a second, and a page about a small run needs no other."""
+    return compiled if numbers > _FEW_NUMBERS else getattr(compiled, "py_func", compiled)
+
+
 def sums_below(left: np.ndarray, right: np.ndarray, leaf_values: np.ndarray) -> np.ndarray:
     """Sums over the leaves below each node, (2m-1,) or (2m-1, s), of values (m,) or (m, s) of the leaves."""
     m = left.shape[0] + 1
     sums = np.empty((2 * m - 1, *leaf_values.shape[1:]), dtype=leaf_values.dtype)
     sums[:m] = leaf_values
-    _add_upwards(left, right, sums.reshape(2 * m - 1, -1))
+    _for_size(_add_upwards, sums.size)(left, right, sums.reshape(2 * m - 1, -1))
     return sums
 
 
@@ -153,7 +161,7 @@ class Binary:
         raise NotImplementedError
 
     def _labels(self, accepted: np.ndarray) -> np.ndarray:
-        return canonical_labels(_highest(self.left, self.right, accepted)[: self.n_leaves])
+        return canonical_labels(_for_size(_highest, accepted.size)(self.left, self.right, accepted)[: self.n_leaves])
 
     def _cut_into(self, n_clusters: int) -> np.ndarray:
         m = self.n_leaves

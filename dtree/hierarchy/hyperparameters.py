@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from dtree.core.model import Model
 from dtree.core.priors import Prior
@@ -131,6 +130,8 @@ def _climb(at: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarr
 
     before = negative(start)[0]
     box = [(value - _LARGEST_STEP, value + _LARGEST_STEP) for value in start]
+    from scipy.optimize import minimize  # slow to load, and only fits need it
+
     found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": steps})
     return found.x if found.fun < before else None
 

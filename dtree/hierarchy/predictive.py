@@ -17,12 +17,12 @@ import numpy as np
 from scipy.special import logsumexp
 
 from dtree.core.families import Family
+from dtree.core.mixture_density import ROWS_PER_BLOCK, log_mixture_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.core.tree import Tree
 
 _NEGLIGIBLE = 1e-14  # total weight of the nodes that may be left out of the mixture
-_ROWS_PER_BLOCK = 4096  # so that (rows, clusters) matrices stay small
 _QUADRATURE_NODES = 129  # over the likely range of log u, where its density is smooth
 
 
@@ -80,18 +80,16 @@ def heaviest_nodes(log_weights: np.ndarray) -> np.ndarray:
 
 def by_blocks(function: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
     """function(X), an entry or a row for each row of X, computed for some rows at a time."""
-    starts = range(0, max(X.shape[0], 1), _ROWS_PER_BLOCK)
-    return np.concatenate([function(X[start : start + _ROWS_PER_BLOCK]) for start in starts])
+    starts = range(0, max(X.shape[0], 1), ROWS_PER_BLOCK)
+    return np.concatenate([function(X[start : start + ROWS_PER_BLOCK]) for start in starts])
 
 
 def log_mixture_density(
     family: Family, X: Any, statistics: np.ndarray, log_weights: np.ndarray, log_new: float
 ) -> np.ndarray:
     """Log density (n,) of rows X under weighted clusters (k, s) and a new one with weight exp(log_new)."""
-    empty = np.zeros((1, statistics.shape[1]))
-    everything = np.vstack([statistics, empty])
-    log_all = np.append(log_weights, log_new)
-    return by_blocks(lambda block: logsumexp(family.log_predictive_of(block, everything) + log_all, axis=1), X)
+    everything = np.vstack([statistics, np.zeros((1, statistics.shape[1]))])
+    return log_mixture_of(family, X, everything, np.append(log_weights, log_new))
 
 
 def log_membership(family: Family, X: Any, statistics: np.ndarray, log_sizes: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dtree.core.levels import Level
 from dtree.core.model import Model
 from dtree.core.shape import Shape
 
@@ -25,7 +26,8 @@ def counted(number: int, what: str) -> str:
 class Cuts(NamedTuple):
     """The levels at which the tree of a run can be cut, coarsest first."""
 
-    table: Any  # a data frame, a line for each
+    levels: list[Level]
+    table: Callable[[], Any]  # a data frame of them, a line for each
     leaf_clusters: list[np.ndarray]  # (m,) for each
     valleys: list[np.ndarray]  # (k,) for each: how deep the valley around each cluster is, infinite around all rows
     chosen: int  # which of them the run was cut at

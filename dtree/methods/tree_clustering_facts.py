@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +38,12 @@ def cuts_of(fitted: Fitted) -> Cuts:
     clusters = [canonical_by_size(tree.cut(level=level.level), size) for level in levels]
     k = int(fitted.leaf_clusters.max()) + 1
     chosen = [level.n_clusters for level in levels].index(k)
-    table = levels_frame(levels).set_index("n_clusters").rename_axis("clusters")
-    return Cuts(table, clusters, [valleys_around(tree, labels) for labels in clusters], chosen, fitted.reason)
+    valleys = [valleys_around(tree, labels) for labels in clusters]
+    return Cuts(levels, partial(_levels_by_clusters, levels), clusters, valleys, chosen, fitted.reason)
+
+
+def _levels_by_clusters(levels: list[Level]) -> Any:
+    return levels_frame(levels).set_index("n_clusters").rename_axis("clusters")
 
 
 def _structure(family: Family) -> str:

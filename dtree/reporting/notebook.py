@@ -26,7 +26,7 @@ def html_of(model: Any) -> str:
     if facts.tree is not None or facts.leaf_clusters.shape[0] <= _MOST_LEAVES_BUILT:
         parts.append(Markup(svg_of_shape(facts.shape(), facts.leaf_clusters)))
     if facts.cuts is not None:
-        levels = facts.cuts.table
+        levels = facts.cuts.table()
         heads = [str(name) for name in levels.columns]
         rows = [[cell(value) for value in values] for values in levels.to_numpy()]
         parts.append(Markup("<p>{}</p>").format(facts.cuts.reason))

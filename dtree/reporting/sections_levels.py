@@ -26,17 +26,15 @@ def levels_section(subject: Subject) -> Section | None:
         return None
     known = None if subject.known is None else [agreement(subject, leaf)[:2] for leaf in cuts.leaf_clusters]
     lines, data = [], []
-    for place, (k, line) in enumerate(cuts.table.iterrows()):
+    for place, (level, k, depth, smallest) in enumerate(cuts.levels):
         words = f"{k} cluster{'' if k == 1 else 's'}"
         own = " (the level that was chosen)" if place == cuts.chosen else ""
-        deep = (
-            "" if not np.isfinite(line["shallowest_valley"]) else f", valleys of {line['shallowest_valley']:.3g} nats"
-        )
-        level, clusters = float(line["level"]), cuts.leaf_clusters[place].tolist()
-        data.append({"level": level, "cluster": clusters, "words": f"{words}{deep}{own}"})
+        deep = "" if not np.isfinite(depth) else f", valleys of {depth:.3g} nats"
+        clusters = cuts.leaf_clusters[place].tolist()
+        data.append({"level": float(level), "cluster": clusters, "words": f"{words}{deep}{own}"})
         lines.append([
-            f"{k}{' (chosen)' if own else ''}", "–" if level < 0 else number(level), number(line["shallowest_valley"]),
-            f"{100 * line['smallest_share']:.3g}%", *([] if known is None else map(_two_digits, known[place])),
+            f"{k}{' (chosen)' if own else ''}", "–" if level < 0 else number(level), number(depth),
+            f"{100 * smallest:.3g}%", *([] if known is None else map(_two_digits, known[place])),
         ])  # fmt: skip
     heads = ["clusters", "closed up to (nats)", "shallowest valley left (nats)", "smallest cluster"]
     heads += [] if known is None else ["ARI", "purity"]

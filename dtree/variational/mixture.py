@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from scipy.special import logsumexp
 
 from dtree.core.families import Family, PerColumn, has_holes
 from dtree.core.families.mixed import with_holes
 from dtree.core.families.some_columns import expected_log_densities
+from dtree.core.mixture_density import log_mixture_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.variational.fitting import sum_of_pieces
@@ -87,7 +87,14 @@ class Mixture(msgspec.Struct, frozen=True):
 
     def responsibilities(self, X: Any, order: np.ndarray) -> np.ndarray:
         """q(z) (n, T) that the components, listed in this order, have for new rows X (n, d)."""
-        return _by_pieces(self._scorer(order), X)
+        score = self._scorer(order)
+
+        def normalised(rows: Any) -> np.ndarray:
+            scores = score(rows)
+            softmax_rows(scores, np.zeros(scores.shape[0]))
+            return scores
+
+        return _by_pieces(normalised, X)
 
     def responsibilities_without(self, X: Any, order: np.ndarray, columns: list[np.ndarray]) -> Iterator[np.ndarray]:
         """The same (n, T) once for each group of statistics, at `columns` (c,), that is left out of the rows.
@@ -107,14 +114,12 @@ class Mixture(msgspec.Struct, frozen=True):
     def best(self, X: Any, order: np.ndarray) -> np.ndarray:
         """The place (n,) in `order` of the component with the largest responsibility for each row of X (n, d)."""
         score = self._scorer(order)
-        return _by_pieces(lambda rows: score(rows).argmax(axis=1), X)
+        return _by_pieces(lambda rows: score(rows).argmax(axis=1), X)  # scores rise with responsibilities
 
     def log_density(self, X: Any, order: np.ndarray) -> np.ndarray:
         """Log predictive density (n,) of rows X (n, d): weights at expected counts times predictive densities."""
         log_weights, statistics = np.log(self.weights()[order]), self.statistics[order]
-        return _by_pieces(
-            lambda rows: logsumexp(log_predictive(self.family, rows, statistics) + log_weights, axis=1), X
-        )
+        return log_mixture_of(self.family, X, statistics, log_weights, log_predictive)
 
     def _coefficients(self) -> np.ndarray:
         """What each statistic of a new row adds (T, s) to the logarithm of its responsibilities."""
@@ -127,26 +132,22 @@ class Mixture(msgspec.Struct, frozen=True):
         return coefficients
 
     def _scorer(self, order: np.ndarray) -> Callable[[Any], np.ndarray]:
-        """A function from rows (b, d) to their responsibilities (b, T)."""
+        """A function from rows (b, d) to the logarithms of their responsibilities (b, T), up to a constant of a row."""
         coefficients, family = self._coefficients()[order], self.family
 
-        def responsibilities(rows: Any) -> np.ndarray:
+        def scores_of(rows: Any) -> np.ndarray:
             if isinstance(family, PerColumn) and has_holes(rows):  # rows to predict, of a fit to complete ones
                 mixed, statistics = with_holes(family, self.statistics[order])
                 widened = mixed.expected_log_density(statistics)
                 widened[:, 0] += coefficients[:, 0] - family.expected_log_density(self.statistics[order])[:, 0]
-                scores = np.ascontiguousarray(mixed.statistics(rows) @ widened.T)
-            elif not family.takes_holes and has_holes(rows):  # likewise, of columns that depend on each other
+                return np.ascontiguousarray(mixed.statistics(rows) @ widened.T)
+            if not family.takes_holes and has_holes(rows):  # likewise, of columns that depend on each other
                 statistics = self.statistics[order]
                 log_prior = coefficients[:, 0] - family.expected_log_density(statistics)[:, 0]
-                scores = np.ascontiguousarray(expected_log_densities(family, rows, statistics) + log_prior)
-            else:
-                features = family.statistics_of_kept(family.kept_rows(rows))
-                scores = np.ascontiguousarray(features @ coefficients.T)
-            softmax_rows(scores, np.zeros(scores.shape[0]))
-            return scores
+                return np.ascontiguousarray(expected_log_densities(family, rows, statistics) + log_prior)
+            return np.ascontiguousarray(family.statistics_of_kept(family.kept_rows(rows)) @ coefficients.T)
 
-        return responsibilities
+        return scores_of
 
     def check(self) -> None:
         """ValueError unless the arrays are some that a fit of this rule could give."""
@@ -155,8 +156,7 @@ class Mixture(msgspec.Struct, frozen=True):
             raise ValueError("its alpha is not a positive number")
         if self.statistics.ndim != 2 or size < 2:
             raise ValueError("its statistics are not one row of numbers per component")
-        width = family.statistics_of_kept(family.kept_rows(np.zeros((1, family.n_features)))).shape[1]
-        empty = empty_sums(variant, size, width)
+        empty = empty_sums(variant, size, family.n_statistics)
         for name in ("statistics", "gram", "log_zero"):
             values, shape = getattr(self, name), getattr(empty, name).shape
             if values.dtype != np.float64 or values.shape != shape or not np.all(np.isfinite(values)):

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 
 from dtree.variational.sums_of_bernoullis import corrected_log_gamma, exact_log_gamma, taylor_log_gamma
@@ -145,6 +144,8 @@ def label_order(alpha: float, counts: np.ndarray, rule: str = "best") -> np.ndar
 
 def learned_alpha(log_prior: Callable[[float], float], alpha: float) -> float:
     """The alpha in `ALPHA_RANGE` with the highest weight term `log_prior(alpha)`; the old one when none is better."""
+    from scipy.optimize import minimize_scalar  # slow to load, and only fits need it
+
     found = minimize_scalar(
         lambda log_alpha: -log_prior(math.exp(log_alpha)),
         bounds=np.log(ALPHA_RANGE),

@@ -41,6 +41,7 @@ To make a family's name work, register the class in `dtree/core/families/__init_
 """
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from functools import cache
 from typing import Any, ClassVar, Self, cast
@@ -115,6 +116,11 @@ class Family(ABC):
     def parameters(self) -> dict[str, Any]:
         """Constructor arguments by name: `type(family)(**family.parameters())` is the same family."""
         return constructor_arguments(self)
+
+    @property
+    def n_statistics(self) -> int:
+        """How many statistics s a row has."""
+        return int(self.statistics_of_kept(self.kept_rows(np.zeros((1, self.n_features)))).shape[1])
 
     @property
     def n_features(self) -> int:
@@ -271,5 +277,9 @@ def feature_vector(value: Any, n_features: int | None, name: str) -> np.ndarray:
 
 def require_positive(value: Any, name: str) -> None:
     """Raise one clear sentence unless every entry is a finite number above zero."""
-    if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+    if isinstance(value, float):  # chains make a prior for every sweep
+        positive = 0.0 < value < math.inf
+    else:
+        positive = bool(np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0))
+    if not positive:
         raise ValueError(f"{name} must be positive and finite")

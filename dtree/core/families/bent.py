@@ -101,6 +101,10 @@ class Bent(Family):
     def n_features(self) -> int:
         return int(self.base.n_features)
 
+    @property
+    def n_statistics(self) -> int:
+        return int(self.base.n_statistics) + 1
+
     # Rows are kept bent, with their log slopes and what their steps add.
 
     def kept_rows(self, X: Any) -> np.ndarray:
@@ -140,8 +144,9 @@ class Bent(Family):
     def narrowed(self, columns: np.ndarray) -> tuple[Any, np.ndarray]:
         base, places = self.base.narrowed(columns)
         made = type(self)(base, self.centre[columns], self.unit[columns], self.bend[columns], self.step[columns])
-        width = 1 + self.base.statistics(np.zeros((1, self.n_features))).shape[1]
-        return made, np.append(places, width - 1)  # slopes of all columns: they are no part of a predictive density
+        return made, np.append(
+            places, self.n_statistics - 1
+        )  # slopes of all columns: they are no part of a predictive density
 
     def cells(self, X: np.ndarray, statistics: np.ndarray) -> RowCells:
         """What one cluster (1, s) says of the values of rows X (n, d), which may hold NaN.

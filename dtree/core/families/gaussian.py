@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
-from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
 
 from dtree.core.families.base import require_positive
@@ -246,6 +245,8 @@ class Gaussian(StandardUnits):
 
         here = math.log(self.dof - d + 1.0)
         bounds, exact = (math.log(2.0), math.log(20.0 * d + 50.0)), {"maxiter": 12, "xatol": 0.05}  # of a logarithm
+        from scipy.optimize import minimize_scalar  # slow to load, and only fits need it
+
         found = minimize_scalar(loss, bounds=bounds, method="bounded", options=exact)
         lowest, log_excess = min((float(found.fun), float(found.x)), (loss(here), here))
         return at(log_excess) if lowest < -float(weights @ self.log_marginal_of(statistics)) else self
