@@ -42,14 +42,16 @@ class _Diagonal(NamedTuple):
     features_per_log: int  # 1 where their exponents differ
 
 
+def _by_the_family(family: Family, X: Any, statistics: np.ndarray) -> np.ndarray:
+    return family.log_predictive_of(X, statistics)
+
+
 def log_mixture_of(
     family: Family,
     X: Any,
     statistics: np.ndarray,
     log_weights: np.ndarray,
-    log_predictive: Callable[[Family, Any, np.ndarray], np.ndarray] = lambda family, *rest: family.log_predictive_of(
-        *rest
-    ),
+    log_predictive: Callable[[Family, Any, np.ndarray], np.ndarray] = _by_the_family,
 ) -> np.ndarray:
     """Log density (n,) of rows X (n, d) under clusters (k, s) with log weights (k,).
 

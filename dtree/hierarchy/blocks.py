@@ -40,17 +40,13 @@ class Blocks(NamedTuple):
     high: np.ndarray  # (q, b) largest coordinates
 
 
-@kernel
-def _nowhere(family, columns):
-    return np.empty((columns.shape[1], 0))
-
-
-@verb(_nowhere)
+@verb()
 def places(family: Any, columns: Any) -> Any:
     """Where each atom, a column of `columns` (s, m), lies: (m, q), in coordinates that the family chooses.
 
-    A family that has this has `log_marginal_most` too. Without it there are no coordinates, and no bounds.
+    A family that has this has `log_marginal_most` too. Without it there are no bounds.
     """
+    raise NotImplementedError
 
 
 @kernel
@@ -207,14 +203,18 @@ def _measure(places, order, log_phi_t, blocks):
 
 def has_bounds(model: Model, atoms: np.ndarray) -> bool:
     """Whether leaves of this model are put in blocks with bounds, so that most pairs need no score."""
-    few = atoms[:1]
-    return bool(places(model.compile(few[0]).family, few.T).shape[1] > 0)
+    return _has_places(model.compile(atoms[0]))
+
+
+def _has_places(compiled: CompiledModel) -> bool:
+    """Whether the family says where its atoms lie; known without a call, for which a kernel would be compiled."""
+    return type(compiled.family) in places.implementations
 
 
 def make_blocks(compiled: CompiledModel, columns: np.ndarray, log_phi_t: np.ndarray) -> tuple[np.ndarray, Blocks]:
     """The order (m,) in which atoms, the columns of `columns` (s, m), become slots, and the blocks of these slots."""
     m = columns.shape[1]
-    found = places(compiled.family, columns) if m >= _FEWEST_LEAVES else np.empty((m, 0))
+    found = places(compiled.family, columns) if m >= _FEWEST_LEAVES and _has_places(compiled) else np.empty((m, 0))
     q = found.shape[1]
     parts: list[np.ndarray] = []  # of atoms of one count that lie together
     rest = np.arange(m)

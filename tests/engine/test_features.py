@@ -165,7 +165,9 @@ def test_a_killed_process_leaves_a_run_that_goes_on(
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert bits(resume(out)) == bits(Run.open(finished[name]))
+    told: list[Any] = []
+    assert bits(resume(out, progress=told.append)) == bits(Run.open(finished[name]))
+    assert any("which is dead" in str(event) for event in told)  # the killed process had not let go of the run
 
 
 @pytest.mark.parametrize("name", METHODS)

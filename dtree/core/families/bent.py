@@ -144,9 +144,8 @@ class Bent(Family):
     def narrowed(self, columns: np.ndarray) -> tuple[Any, np.ndarray]:
         base, places = self.base.narrowed(columns)
         made = type(self)(base, self.centre[columns], self.unit[columns], self.bend[columns], self.step[columns])
-        return made, np.append(
-            places, self.n_statistics - 1
-        )  # slopes of all columns: they are no part of a predictive density
+        # The last place holds slopes of all columns: they are no part of a predictive density.
+        return made, np.append(places, self.n_statistics - 1)
 
     def cells(self, X: np.ndarray, statistics: np.ndarray) -> RowCells:
         """What one cluster (1, s) says of the values of rows X (n, d), which may hold NaN.
