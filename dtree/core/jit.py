@@ -42,12 +42,13 @@ def kernel(
         if not os.path.exists(file):  # at a prompt or in a doctest
             return numba.njit(nogil=True, fastmath=fastmath, inline=placed)(plain)
         callers_folder = numba_config.CACHE_DIR
-        numba_config.CACHE_DIR = str(cache_folder(file))
+        folder = cache_folder(file)
+        numba_config.CACHE_DIR = str(folder)
         try:
             compiled = numba.njit(cache=True, nogil=True, fastmath=fastmath, inline=placed)(plain)
         finally:
             numba_config.CACHE_DIR = callers_folder
-        keep(compiled)
+        keep(compiled, folder)
         return compiled
 
     return decorate(function) if function is not None else decorate

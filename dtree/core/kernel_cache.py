@@ -132,15 +132,17 @@ def _hash_of(files: set[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def keep(compiled: Any) -> None:
-    """Make the cache of a kernel (a numba dispatcher) safe as this module says.
+def keep(compiled: Any, folder: Path) -> None:
+    """Make the cache of a kernel (a numba dispatcher) safe as this module says, in the folder of its source file.
 
-    A family of the user's own brings kernels that are compiled into ours: an entry for it is keyed on its source too.
+    Numba would also ask where the source stands and when it was written. The folder's name already says what is in it,
+    so that a package that is installed again, or in another place, compiles nothing. A family of the user's own brings
+    kernels that are compiled into ours: an entry for it is keyed on its source too.
     """
     kept: Any = getattr(compiled, "_cache", None)
     if not hasattr(kept, "_cache_file"):
         return  # no cache, or the JIT is off
-    kept._cache_file.__class__ = _CacheFile
+    kept._cache_file = _CacheFile(str(folder), kept._impl.filename_base, None)
     index_key = kept._index_key
 
     def key(signature: Any, codegen: Any) -> Any:

@@ -168,3 +168,15 @@ def test_processes_side_by_side_keep_what_each_of_them_compiled(tmp_path):
         running = [start(value) for value in values]
         printed = [process.communicate()[0].decode().strip() for process in running]
         assert printed == [f"{eval(value)} {hits}" for value in values]
+
+
+def test_the_same_sources_elsewhere_or_installed_again_compile_nothing(tmp_path):
+    source = "from dtree.core.jit import kernel\n\n\n@kernel\ndef half(x):\n    return x / 2\n"
+    code = "from dtree.core.again import half; print(half(3.0), len(half.stats.cache_hits))"
+    for hits, place in enumerate(("one", "other")):
+        home = tmp_path / place
+        shutil.copytree(PACKAGE, home / "dtree", ignore=shutil.ignore_patterns("__pycache__"))
+        file = home / "dtree" / "core" / "again.py"
+        file.write_text(source)
+        os.utime(file, (1e9 + hits, 1e9 + hits))
+        assert _python(code, home, tmp_path / "cache") == f"1.5 {hits}"
