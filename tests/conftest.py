@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-# Families made up by tests stay out of the cache of kernels that programs use.
-os.environ.setdefault("DTREE_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "dtree-kernels"))
+# Families made up by tests stay out of the cache of kernels that programs use. Compiling is a third of what the tests
+# cost, and kernels are known by their sources alone, so all checkouts of a user share them.
+CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+os.environ.setdefault("DTREE_CACHE_DIR", str(CACHES / "dtree-tests"))
 
 # A shell starts jobs in the background deaf to Ctrl-C, and their children inherit that; programs under test must hear
 # it.

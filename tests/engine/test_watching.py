@@ -78,16 +78,26 @@ def test_status_from_another_process_while_a_run_is_written(tmp_path: Path) -> N
     data = save_rows(tmp_path)
     program = (
         "import sys, time; from tests.engine.test_features import *\n"
-        "METHODS['bayes-kmeans'].update(patience=100, max_iter=100)\n"
-        "fit('bayes-kmeans', sys.argv[1], Place(sys.argv[2]), lambda event: time.sleep(0.1))"  # to be seen at work
+        "METHODS['bayes-kmeans'].update(patience=30, max_iter=30)\n"
+        "looks = Path(sys.argv[2] + '-looks')\n"
+        "def wait(event):\n"  # until somebody has looked at it, however busy the machine is
+        "    looked, limit = looks.read_text(), time.monotonic() + 30\n"
+        "    while looks.read_text() == looked and time.monotonic() < limit: time.sleep(0.01)\n"
+        "fit('bayes-kmeans', sys.argv[1], Place(sys.argv[2]), wait)"
     )
+    looks = tmp_path / "run-looks"
+    looks.write_text("0")
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(data), str(tmp_path / "run")], cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     states, passes = set(), set()
-    while process.poll() is None:
+    for number in itertools.count(1):
+        if process.poll() is not None:
+            break
+        looks.write_text(str(number))
         if not (tmp_path / "run" / "zarr.json").exists():
+            time.sleep(0.01)
             continue
         found = status_of(tmp_path / "run")
         states.add(found.state)
