@@ -70,16 +70,20 @@ class Scratch(NamedTuple):
     bound: np.ndarray  # (b,)
 
 
-def leaf_slots(model: Model, compiled: CompiledModel, atoms: np.ndarray) -> tuple[Slots, Blocks]:
-    """Every atom (m, s) as a leaf in its own slot, and the blocks of these slots."""
+def leaf_slots(
+    model: Model, compiled: CompiledModel, atoms: np.ndarray, below: np.ndarray | None = None
+) -> tuple[Slots, Blocks]:
+    """Every atom (m, s) as a leaf in its own slot, and the blocks of these slots; `below` (m,) is log phi_t of leaves
+    that are trees themselves."""
     m, s = atoms.shape
     worth = model.log_phi_h(atoms)
-    order, blocks = make_blocks(compiled, atoms.T, worth)
+    below = worth if below is None else below
+    order, blocks = make_blocks(compiled, atoms.T, below)
     capacity = m + max(m // _SPARE_SHARE, _LEAST_SPARE)
     columns, log_own, log_phi_t = np.zeros((s, capacity)), np.zeros(capacity), np.zeros(capacity)
     columns[:, :m] = (atoms if blocks.start.shape[0] == 1 else atoms[order]).T  # one block keeps the order
-    log_phi_t[:m] = worth[order]
-    log_own[:m] = log_own_marginals(compiled, log_phi_t[:m], columns[0, :m])
+    log_phi_t[:m] = below[order]
+    log_own[:m] = log_own_marginals(compiled, worth[order], columns[0, :m])
     node, block, slot_of = np.full(capacity, -1), np.full(capacity, -1), np.full(2 * m - 1, -1)
     node[:m], block[:m] = order, np.repeat(np.arange(blocks.start.shape[0]), blocks.live)
     slot_of[order] = np.arange(m)
@@ -331,10 +335,12 @@ def build_tree(
     atoms: np.ndarray,
     threads: int | None = None,
     score_pairs: Callable[[CompiledModel, Slots, Blocks, Partners], None] | None = None,
+    log_phi_t: np.ndarray | None = None,
 ) -> Tree:
     """The greedy tree over atoms (m, s), whatever the number of threads.
 
-    `score_pairs` may fill the leaves' lists of best partners elsewhere.
+    `score_pairs` may fill the leaves' lists of best partners elsewhere; log_phi_t (m,) is that of atoms that are trees
+    themselves, of which the tree here is the upper part.
 
     >>> from dtree.core.families import Poisson
     >>> from dtree.core.priors import DirichletProcess
@@ -345,10 +351,13 @@ def build_tree(
     atoms = np.ascontiguousarray(atoms, dtype=np.float64)
     m = atoms.shape[0]
     compiled = model.compile(atoms.sum(axis=0))
-    slots, blocks = leaf_slots(model, compiled, atoms)
+    slots, blocks = leaf_slots(model, compiled, atoms, log_phi_t)
     partners, queue = no_partners(slots), empty_queue(2 * m)
     node_log_phi_h = np.empty(2 * m - 1)
-    node_log_phi_h[slots.node[:m]] = slots.log_phi_t[:m]
+    if log_phi_t is None:
+        node_log_phi_h[slots.node[:m]] = slots.log_phi_t[:m]
+    else:
+        node_log_phi_h[:m] = model.log_phi_h(atoms)
     merges = np.empty((m - 1, 2), dtype=np.int64)
     if score_pairs is None:
         _score_all_leaves(compiled, slots, blocks, partners, threads)
