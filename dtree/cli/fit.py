@@ -9,10 +9,12 @@ from dtree.methods.settings import Option, options_of
 
 LARGEST_EXACT = 10_000  # rows up to which the exact tree over single rows takes seconds
 METHOD = Option(
-    "method", str, True, "tree", "tree (any size, any table), exact (a tree over single rows), randomized, or "
-    "bayes-kmeans (in passes, with a tree over its clusters).", None, None, "", (),
+    "method", str, True, "tree", "tree (any size, any table), exact (a tree over single rows), approximate (the same "
+    "for up to millions of rows), randomized, or bayes-kmeans (in passes, with a tree over its clusters).",
+    None, None, "", (),
 )  # fmt: skip
-METHODS = {"tree": "tree-clustering", "exact": "bhc", "randomized": "bhc", "bayes-kmeans": "bayes-kmeans-bhc"}
+METHODS = {"tree": "tree-clustering", **dict.fromkeys(("exact", "approximate", "randomized"), "bhc")}
+METHODS["bayes-kmeans"] = "bayes-kmeans-bhc"
 
 
 def choose(source: Any, given: dict[str, Any], cluster: Cluster) -> str:
@@ -23,8 +25,8 @@ def choose(source: Any, given: dict[str, Any], cluster: Cluster) -> str:
     if wanted == "tree":
         _refuse_others(given)
         return METHODS["tree"]
-    if wanted == "exact" and cluster.wanted:
-        raise ValueError("--method exact runs in one process: leave out the options about workers")
+    if wanted in ("exact", "approximate") and cluster.wanted:
+        raise ValueError(f"--method {wanted} runs in one process: leave out the options about workers")
     if wanted == "randomized" and (cluster.wanted or source.shape[0] > LARGEST_EXACT):
         return "randomized"
     if wanted == "bayes-kmeans":

@@ -19,12 +19,19 @@ DOT_PRODUCT_MATH = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def kernel(
-    function: Callable[..., Any] | None = None, *, fastmath: set[str] | bool = False, inline: bool = False
+    function: Callable[..., Any] | None = None,
+    *,
+    fastmath: set[str] | bool = False,
+    inline: bool = False,
+    counted: bool = True,
 ) -> Any:
     """Compile `function` without the GIL and keep its machine code on disk.
 
     With `inline` its body is written into the kernels that call it: for small functions that take a record of many
     arrays, since handing such a record on counts the references of all of them, which may take longer than the work.
+
+    A kernel that is not `counted` counts no references at all, nor does any kernel that it hands its arrays on to. It
+    may make no array itself (compiling it would fail), so whoever calls it brings the scratch memory.
 
     Numba picks the cache folder when a function is decorated, so the folder is set just for that moment and the
     caller's own numba configuration stays as it was.
@@ -38,14 +45,15 @@ def kernel(
 
     def decorate(plain: Callable[..., Any]) -> Any:
         placed = "always" if inline else "never"
+        given: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "inline": placed, "_nrt": counted}
         file = plain.__code__.co_filename
         if not os.path.exists(file):  # at a prompt or in a doctest
-            return numba.njit(nogil=True, fastmath=fastmath, inline=placed)(plain)
+            return numba.njit(**given)(plain)
         callers_folder = numba_config.CACHE_DIR
         folder = cache_folder(file)
         numba_config.CACHE_DIR = str(folder)
         try:
-            compiled = numba.njit(cache=True, nogil=True, fastmath=fastmath, inline=placed)(plain)
+            compiled = numba.njit(cache=True, **given)(plain)
         finally:
             numba_config.CACHE_DIR = callers_folder
         keep(compiled, folder)

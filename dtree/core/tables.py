@@ -17,7 +17,7 @@ MAX_TABLE_ENTRIES = 4_000_000  # 32 MB
 NOT_IN_TABLE = -1
 
 
-@kernel
+@kernel(counted=False)
 def table_index(value, per_count, length):
     """Where `value` stands in a table of `length` entries, or NOT_IN_TABLE."""
     scaled = value * per_count
@@ -67,7 +67,7 @@ def log_gamma_table(shift: np.ndarray, largest: np.ndarray, coarsening: float = 
     return LogGammaTable(shift, gammaln(shift), values, start, length, 1.0 / coarsening)
 
 
-@kernel
+@kernel(counted=False)
 def log_gamma_ratio(table, feature, count):
     """lgamma(shift + count) - lgamma(shift) of one feature."""
     index = table_index(count, table.per_count, table.length[feature])

@@ -16,7 +16,7 @@ from distributed.client import FutureCancelledError
 from dtree.core.model import CompiledModel, Model
 from dtree.core.tree import Tree
 from dtree.engine.workers import Pairs
-from dtree.hierarchy.bhc import Partners, Slots, build_tree, leaf_slots, no_partners, score_leaves
+from dtree.hierarchy.bhc import Partners, Slots, build_tree, leaf_slots, no_partners, score_leaves, scratch_for
 from dtree.hierarchy.blocks import Blocks, has_bounds
 from dtree.kmeans.greedy import Merged, compile_for, log_phi_of, merge_clusters, pair_gains
 
@@ -68,7 +68,7 @@ def leaves_task(model: Model, atoms: np.ndarray, start: int, stop: int) -> Partn
     compiled = model.compile(atoms.sum(axis=0))
     slots, blocks = leaf_slots(model, compiled, atoms)
     partners = no_partners(slots)
-    score_leaves(compiled, slots, blocks, partners, start, stop, 1)
+    score_leaves(compiled, slots, blocks, partners, scratch_for(slots, blocks), start, stop, 1)
     return Partners(*(column[start:stop] for column in partners))
 
 

@@ -76,7 +76,8 @@ class BHC(TreeEstimator):
         `dtree.Gaussian(...)`. "auto" is a Gaussian for complete numbers, and "mixed" for tables with other columns or
         missing values (NaN).
     prior : prior over partitions: "dp" or "nggp", fitted likewise, or an object such as `dtree.DirichletProcess(2.0)`.
-    method : "exact" scores every pair of nodes; "randomized" is O(n log n) and approximate.
+    method : "exact" knows every pair of nodes; "approximate" knows near pairs only, for up to millions of rows;
+        "randomized" splits a sample and sends the other rows down. Both are O(n log n).
     optimize : learn alpha and all family hyperparameters by climbing the evidence bound.
     coarsening : zeta in (0, 1]; below 1 the likelihood is raised to that power, which gives fewer, coarser clusters
         when real clusters do not follow the family. Bound and density are then those of the coarsened model.

@@ -6,6 +6,7 @@
   parts them, with other levels to cut at, a confidence for every row and a reason in a sentence. The old default for few rows is
   `--method exact`, that for many `--method bayes-kmeans`; `--method auto` is gone.
 * Models are chosen in about half the time; few rows of one Gaussian in many columns are one cluster. Data are cut into more, even chunks.
+* `BHC(method="approximate")`: trees over up to millions of single rows, from near pairs found by a forest of projections.
 * Exact trees of a diagonal Gaussian skip blocks of leaves that cannot be merged next: the same tree from fewer scores.
 * `dtree warm` compiles beforehand; an edited kernel file compiles anew only what it touches.
 * `dtree.levels` and `dtree levels RUN`: other cuts of any fit, without fitting again.

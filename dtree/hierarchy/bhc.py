@@ -63,11 +63,18 @@ class Partners(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory that every search for partners uses anew."""
+    """Memory that every search for partners uses anew; kernels that count no references cannot make it themselves."""
 
     row: np.ndarray  # (s,)
+    merged: np.ndarray  # (s,)
     score: np.ndarray  # (c,)
     bound: np.ndarray  # (b,)
+
+
+def scratch_for(slots: Slots, blocks: Blocks) -> Scratch:
+    """Scratch memory for a search among these slots; one for every thread."""
+    s, c = slots.columns.shape
+    return Scratch(np.empty(s), np.empty(s), np.empty(c), np.empty(blocks.start.shape[0]))
 
 
 def leaf_slots(
@@ -98,7 +105,7 @@ def no_partners(slots: Slots, capacity: int = _PARTNERS) -> Partners:
     return Partners(nodes, scores, held, np.zeros(c, dtype=np.bool_), head)
 
 
-@kernel
+@kernel(counted=False)
 def _insert_partner(partners, scores, held, partner, score):
     """Insert into the sorted lists (score, then partner), dropping the worst when full; returns the new length."""
     capacity = partners.shape[0]
@@ -117,7 +124,7 @@ def _insert_partner(partners, scores, held, partner, score):
     return held + 1
 
 
-@kernel(inline=True)
+@kernel(inline=True, counted=False)
 def _score_range(model, slots, partners, slot, start, stop, scratch):
     """Score a slot against those from start to stop, itself left out, and keep its best partners."""
     if start >= stop:
@@ -137,7 +144,7 @@ def _score_range(model, slots, partners, slot, start, stop, scratch):
     partners.held[slot] = held
 
 
-@kernel
+@kernel(counted=False)
 def _score_slot(model, slots, blocks, partners, slot, stop, scratch):
     """Find the best partners of a slot among all others below `stop`."""
     row, bound = scratch.row, scratch.bound
@@ -174,17 +181,14 @@ def _score_slot(model, slots, blocks, partners, slot, stop, scratch):
     partners.complete[slot] = others <= capacity
 
 
-@kernel
-def score_leaves(model, slots, blocks, partners, first, last, step):
+@kernel(counted=False)
+def score_leaves(model, slots, blocks, partners, scratch, first, last, step):
     """Each leaf first, first + step, ... below last looks at all leaves before it and remembers its best partners."""
-    scratch = Scratch(
-        np.empty(slots.columns.shape[0]), np.empty(slots.columns.shape[1]), np.empty(blocks.start.shape[0])
-    )
     for i in range(first, last, step):
         _score_slot(model, slots, blocks, partners, i, i, scratch)
 
 
-@kernel
+@kernel(counted=False)
 def _move_slot(slots, partners, source, target):
     for s in range(slots.columns.shape[0]):
         slots.columns[s, target] = slots.columns[s, source]
@@ -201,7 +205,7 @@ def _move_slot(slots, partners, source, target):
     partners.head[target] = partners.head[source]
 
 
-@kernel
+@kernel(counted=False)
 def _leave_slot(slots, blocks, partners, slot):
     """Close the gap that a merged node leaves: the last of its block, or the last merged node, moves there."""
     b = slots.block[slot]
@@ -215,7 +219,7 @@ def _leave_slot(slots, blocks, partners, slot):
         _move_slot(slots, partners, last, slot)
 
 
-@kernel
+@kernel(counted=False)
 def _pack(slots, blocks, partners):
     """Move all nodes up to close the gaps between blocks, so that there is room after them."""
     target = 0
@@ -235,7 +239,7 @@ def _pack(slots, blocks, partners):
     slots.rest[1] = target
 
 
-@kernel
+@kernel(counted=False)
 def _best_key(slots, partners, slot):
     """Score and pair (low, high) of the best that a slot may still own; infinity when it owns none.
 
@@ -255,20 +259,20 @@ def _best_key(slots, partners, slot):
     return partners.score[slot, held - 1], -1, -1
 
 
-@kernel
+@kernel(counted=False)
 def _queue_slot(queue, slots, partners, slot):
     score, low, high = _best_key(slots, partners, slot)
     if score < np.inf:
         push(queue, slots.node[slot], score, low, high)
 
 
-@kernel
+@kernel(counted=False)
 def _queue_leaves(queue, slots, partners):
     for slot in range(slots.rest[0]):
         _queue_slot(queue, slots, partners, slot)
 
 
-@kernel(inline=True)
+@kernel(inline=True, counted=False)
 def _next_pair(model, slots, blocks, partners, queue, scratch):
     """The slot that owns the best pair of all, -1 when there is none."""
     while queue.size[0] > 0:
@@ -289,13 +293,12 @@ def _next_pair(model, slots, blocks, partners, queue, scratch):
     return -1
 
 
-@kernel
-def merge_some(model, slots, blocks, partners, queue, done, merges, node_log_phi_h):
+@kernel(counted=False)
+def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, node_log_phi_h):
     """Carry out merges done[0] .. done[1]-1 into merges (m-1, 2) and node_log_phi_h (2m-1,). Returns a status."""
     columns, log_phi_t, node, slot_of = slots.columns, slots.log_phi_t, slots.node, slots.slot_of
     m = slot_of.shape[0] // 2 + 1
-    scratch = Scratch(np.empty(columns.shape[0]), np.empty(columns.shape[1]), np.empty(blocks.start.shape[0]))
-    row = np.empty(columns.shape[0])
+    row = scratch.merged
     for number in range(done[0], done[1]):
         a = _next_pair(model, slots, blocks, partners, queue, scratch)
         if a < 0:
@@ -364,10 +367,11 @@ def build_tree(
     else:
         score_pairs(compiled, slots, blocks, partners)
     _queue_leaves(queue, slots, partners)
+    scratch = scratch_for(slots, blocks)
     for done in range(0, m - 1, _MERGES_PER_REPORT):
         report("merging", done, m - 1)
         stop = min(done + _MERGES_PER_REPORT, m - 1)
-        if merge_some(compiled, slots, blocks, partners, queue, (done, stop), merges, node_log_phi_h) != 0:
+        if merge_some(compiled, slots, blocks, partners, queue, scratch, (done, stop), merges, node_log_phi_h) != 0:
             raise ValueError("a merge score is not a number: look for values too large or too small for this family")
     report("merging", m - 1, m - 1)
     return Tree.from_merges(merges, np.rint(model.counts(atoms)), node_log_phi_h)
@@ -383,7 +387,7 @@ def _score_all_leaves(
     strips = max(threads, m // _LEAVES_PER_STRIP)
 
     def score(first: int) -> None:
-        score_leaves(compiled, slots, blocks, partners, first, m, strips)
+        score_leaves(compiled, slots, blocks, partners, scratch_for(slots, blocks), first, m, strips)
 
     with ThreadPoolExecutor(threads) as pool:
         scored = pool.map(score, range(strips))

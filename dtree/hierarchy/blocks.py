@@ -49,7 +49,7 @@ def places(family: Any, columns: Any) -> Any:
     raise NotImplementedError
 
 
-@kernel
+@kernel(counted=False)
 def _anything(family, blocks, row, out):
     for b in range(out.shape[0]):
         out[b] = np.inf
@@ -60,7 +60,7 @@ def log_marginal_most(family: Any, blocks: Any, row: Any, out: Any) -> None:
     """out[b] >= log_marginal(row + leaf) for every leaf that may be in block b."""
 
 
-@kernel
+@kernel(counted=False)
 def least_log_d(model, blocks, row, log_phi_t_row, out):
     """out[b] <= log d of `row` (s,) with every leaf of block b, on the tie grid or not."""
     if blocks.low.shape[0] == 0:  # leaves whose places were not taken

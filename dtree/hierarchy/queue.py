@@ -23,7 +23,7 @@ def empty_queue(capacity: int) -> Queue:
     return Queue(node, np.empty(capacity), low, high, np.zeros(1, dtype=np.int64))
 
 
-@kernel
+@kernel(counted=False)
 def _before(queue, at, score, low, high):
     """Whether entry `at` comes before a pair (low, high) of that score."""
     if queue.score[at] != score:
@@ -33,17 +33,17 @@ def _before(queue, at, score, low, high):
     return queue.high[at] < high
 
 
-@kernel
+@kernel(counted=False)
 def _set(queue, at, node, score, low, high):
     queue.node[at], queue.score[at], queue.low[at], queue.high[at] = node, score, low, high
 
 
-@kernel
+@kernel(counted=False)
 def _copy(queue, source, target):
     _set(queue, target, queue.node[source], queue.score[source], queue.low[source], queue.high[source])
 
 
-@kernel
+@kernel(counted=False)
 def push(queue, node, score, low, high):
     """Add an entry."""
     at = queue.size[0]
@@ -54,7 +54,7 @@ def push(queue, node, score, low, high):
     _set(queue, at, node, score, low, high)
 
 
-@kernel
+@kernel(counted=False)
 def replace_first(queue, node, score, low, high):
     """Put an entry in the place of the first and let it find its own."""
     size = queue.size[0]
@@ -72,7 +72,7 @@ def replace_first(queue, node, score, low, high):
     _set(queue, at, node, score, low, high)
 
 
-@kernel
+@kernel(counted=False)
 def drop_first(queue):
     """Take the first entry away."""
     queue.size[0] -= 1

@@ -17,13 +17,13 @@ from dtree.core.verbs import log_kappa, log_marginal_joined
 TIE_RESOLUTION = 2.0**24
 
 
-@kernel
+@kernel(counted=False)
 def on_tie_grid(score):
     """The score rounded to the grid on which ties are decided."""
     return math.floor(score * TIE_RESOLUTION + 0.5) / TIE_RESOLUTION
 
 
-@kernel
+@kernel(counted=False)
 def log_own_marginal(model, log_phi_h, count):
     """Log marginal likelihood of a node from its log phi_h and its (coarsened) count."""
     return log_phi_h - log_kappa(model.prior, count * model.per_count)
@@ -38,7 +38,7 @@ def log_own_marginals(model, log_phi_h, counts):
     return out
 
 
-@kernel
+@kernel(counted=False)
 def score_against(model, columns, log_own, log_phi_t, row, log_phi_t_row, start, stop, out):
     """out[j] = log d of `row` (s,) with column j, on the tie grid, start <= j < stop; log_own are their marginals."""
     log_marginal_joined(model.family, columns, log_own, row, start, stop, out)

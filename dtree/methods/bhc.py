@@ -8,6 +8,7 @@ import numpy as np
 from dtree.core.model import Model
 from dtree.core.shape import shape_of_tree
 from dtree.core.tree import Tree
+from dtree.hierarchy.approximate import build_approximate_tree
 from dtree.hierarchy.hyperparameters import learn, log_bound
 from dtree.hierarchy.randomized import build_randomized_tree
 from dtree.methods.bayes_kmeans import tree_task
@@ -25,8 +26,8 @@ class Settings(msgspec.Struct, frozen=True):
     family: FAMILY = AUTO
     prior: PRIOR = "dp"
     method: Annotated[
-        Literal["exact", "randomized"],
-        option("exact scores every pair of nodes; randomized is O(n log n) and approximate."),
+        Literal["exact", "randomized", "approximate"],
+        option("exact knows every pair of nodes, approximate near pairs only, randomized samples: both O(n log n)."),
     ] = "exact"
     optimize: Annotated[bool, option("Learn all hyperparameters by climbing the evidence bound.")] = False
     coarsening: COARSENING = 1.0
@@ -97,6 +98,8 @@ class BHC(Method, Settings=Settings, Prepared=Prepared, State=State, Fitted=Fitt
             rng = np.random.default_rng(job.seed)
             rows = self._rows(job, job.prepared.held)
             tree = build_randomized_tree(model, atoms, rows, rng, settings.subset)
+        elif settings.method == "approximate":
+            tree = workers.central(approximate_task, model, atoms, job.seed)
         elif tree is None:
             tree = workers.central(tree_task, model, atoms)
         return State(1, model, tree, trace)
@@ -161,6 +164,11 @@ class BHC(Method, Settings=Settings, Prepared=Prepared, State=State, Fitted=Fitt
         title, model, tree, trace = "Bayesian hierarchical clustering", fitted.model, fitted.tree, fitted.bound_trace
         found = facts_of_tree(title, model, tree, fitted.atoms, tree.cut(fitted.cut), row_leaf)
         return found._replace(traces={"evidence bound": ("iteration", [np.array(trace)])} if trace else {})
+
+
+def approximate_task(pairs: Any, model: Model, atoms: np.ndarray, seed: int) -> Tree:
+    """The central task of approximate BHC: the tree over rows as atoms, of near pairs only."""
+    return build_approximate_tree(model, atoms, np.random.default_rng(seed))
 
 
 def facts_of_tree(

@@ -39,7 +39,7 @@ class CompiledDiagonalGaussian(NamedTuple):
     per_count: float
 
 
-@kernel
+@kernel(counted=False)
 def _count_term(family, count):
     index = table_index(count, family.per_count, family.count_terms.shape[0])
     if index >= 0:
@@ -56,7 +56,7 @@ def _count_term(family, count):
 
 
 @implements(log_marginal, CompiledDiagonalGaussian)
-@kernel
+@kernel(counted=False)
 def _log_marginal(family, statistics):
     d = family.shape.shape[0]
     count = statistics[0]

@@ -33,7 +33,7 @@ class CompiledGaussian(NamedTuple):
     exact_points: bool  # whether one row has no scatter of its own, as it has when it was recorded to a step
 
 
-@kernel
+@kernel(counted=False)
 def log_multigamma(x, d):
     """Log of the multivariate gamma function of dimension d at x."""
     total = 0.25 * d * (d - 1) * _LOG_PI
@@ -42,7 +42,7 @@ def log_multigamma(x, d):
     return total
 
 
-@kernel
+@kernel(counted=False)
 def _count_term(family, count):
     index = table_index(count, family.per_count, family.count_terms.shape[0])
     if index >= 0:
@@ -53,7 +53,7 @@ def _count_term(family, count):
     return total + count * (family.log_jacobian - 0.5 * d * _LOG_PI)
 
 
-@kernel
+@kernel(counted=False)
 def _posterior_scale(family, statistics, matrix):
     """Fill the upper triangle of the posterior scale matrix (d, d)."""
     d = family.pull.shape[0]
@@ -90,7 +90,7 @@ def _log_marginal(family, statistics):
     return _count_term(family, count) - 0.5 * (family.dof + count) * log_det
 
 
-@kernel
+@kernel(counted=False)
 def _posterior_factor(family, row, factor):
     """Fill the upper Cholesky factor (d, d) of the row's posterior scale, its diagonal inverted; returns log det."""
     _posterior_scale(family, row, factor)

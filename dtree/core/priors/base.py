@@ -31,7 +31,7 @@ class CompiledKappa(NamedTuple):
 
 
 @implements(log_kappa, CompiledKappa)
-@kernel
+@kernel(counted=False)
 def _log_kappa(prior, count):
     index = table_index(count, 1.0, prior.table.shape[0])
     if index > 0:

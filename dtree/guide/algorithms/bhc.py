@@ -31,6 +31,10 @@ where omega_k is the probability that node k is a cluster. `predict_proba` are t
 **Hyperparameters.** For a fixed tree the bound is differentiable, and gradients flow bottom-up: `d log phi_t = r d log phi_h + (1 - r)
 (d log phi_t(l) + d log phi_t(r))`. `BHC(optimize=True)` alternates trees and quasi-Newton steps until the bound stops rising.
 
+**Approximate** (`method="approximate"`): for up to millions of rows. A forest of random projections finds a few near partners of every node; the best known
+pair merges, the new node takes over the partners of its parts, and when half of the nodes are merged a new forest looks around again. The last 4,000 nodes are
+merged over all pairs. Which pairs are known is approximate; scores, potentials and the bound are exact.
+
 **Randomised** (`method="randomized"`): a tree over a random subset is cut at its root, all other rows are filtered down to the side where they
 fit better, and both sides are treated the same way: O(n log n) instead of O(n^2), and an approximation by name.
 
