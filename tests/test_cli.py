@@ -128,6 +128,7 @@ def test_fit_equals_python(folder: Path, tmp_path: Path) -> None:
         ["--family", "poisson", "--prior", "nggp", "--method", "exact"],
         ["--family", "multinomial", "--optimize", "--method", "exact"],
         ["--family", "gaussian-diag", "--method", "randomized", "--seed", "1"],
+        ["--family", "gaussian-diag", "--method", "approximate", "--seed", "1"],
     ],
 )
 def test_fit_takes_its_options(tmp_path: Path, options: list[str]) -> None:

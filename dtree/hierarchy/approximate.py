@@ -22,7 +22,7 @@ from dtree.hierarchy.neighbours import _GROUP, Nodes, look_around, nobody_near, 
 from dtree.hierarchy.queue import drop_first, empty_queue, push, replace_first
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, score_against
 
-_PARTNERS = 12
+_PARTNERS = 12  # of 20,000 rows: with 6, 12 and 20 bounds differ by a thousandth, either way
 _MERGES_PER_REPORT = 5000
 _EXACT = 4000  # nodes that exact BHC merges in a second; where clusters are few, all of the upper tree is exact
 
