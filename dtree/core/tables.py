@@ -74,3 +74,26 @@ def log_gamma_ratio(table, feature, count):
     if index >= 0:
         return table.values[table.start[feature] + index]
     return math.lgamma(table.shift[feature] + count) - table.log_gamma_shift[feature]
+
+
+@kernel(counted=False)
+def add_log_gamma_ratios(table, feature, own, counts, scratch, out):
+    """out[k] += lgamma(shift + own + counts[k]) - lgamma(shift) of one feature, for every k.
+
+    `scratch` (>= k,) int32 is overwritten: whole numbers are made for all first, then looked up.
+    """
+    first, length = table.start[feature], table.length[feature]
+    own_index = table_index(own, table.per_count, length)
+    in_table = table.per_count == 1.0 and own_index >= 0
+    if in_table:
+        most = length - 1 - own_index
+        for k in range(out.shape[0]):
+            scratch[k] = np.int32(counts[k])
+            in_table &= (scratch[k] == counts[k]) & (scratch[k] >= 0) & (scratch[k] <= most)
+    if in_table:
+        values, index = table.values[first + own_index : first + length], scratch.view(np.uint32)  # none is below 0
+        for k in range(out.shape[0]):
+            out[k] += values[index[k]]
+    else:
+        for k in range(out.shape[0]):
+            out[k] += log_gamma_ratio(table, feature, own + counts[k])

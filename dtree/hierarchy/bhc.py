@@ -23,10 +23,12 @@ from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel, Model, log_phi_h
 from dtree.core.progress import report
 from dtree.core.tree import Tree, log_add
-from dtree.hierarchy import blocks_diagonal  # noqa: F401  (it registers its bounds)
+from dtree.core.verbs import log_marginal_joined
+from dtree.hierarchy import blocks_diagonal, sparse_multinomial  # noqa: F401  (they register their kernels)
 from dtree.hierarchy.blocks import Blocks, least_log_d, make_blocks
 from dtree.hierarchy.queue import drop_first, empty_queue, push, replace_first
-from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, score_against
+from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, turn_into_scores
+from dtree.hierarchy.sparse_leaves import SparseLeaves, forget_merged, log_marginal_sparse, sparse_leaves
 
 _PARTNERS = 12  # how many of its best partners an owner remembers; it decides speed and memory, never the tree
 _MERGES_PER_REPORT = 500
@@ -50,6 +52,7 @@ class Slots(NamedTuple):
     block: np.ndarray  # (c,) the block of a leaf, -1 for a merged node
     slot_of: np.ndarray  # (2m-1,) slot of every node, -1 for a node that is merged or not made yet
     rest: np.ndarray  # (2,)
+    leaves: SparseLeaves
 
 
 class Partners(NamedTuple):
@@ -94,7 +97,8 @@ def leaf_slots(
     node, block, slot_of = np.full(capacity, -1), np.full(capacity, -1), np.full(2 * m - 1, -1)
     node[:m], block[:m] = order, np.repeat(np.arange(blocks.start.shape[0]), blocks.live)
     slot_of[order] = np.arange(m)
-    return Slots(columns, log_own, log_phi_t, node, block, slot_of, np.array([m, m])), blocks
+    leaves = sparse_leaves(compiled, atoms)
+    return Slots(columns, log_own, log_phi_t, node, block, slot_of, np.array([m, m]), leaves), blocks
 
 
 def no_partners(slots: Slots, capacity: int = _PARTNERS) -> Partners:
@@ -130,8 +134,14 @@ def _score_range(model, slots, partners, slot, start, stop, scratch):
     if start >= stop:
         return
     row, score, node = scratch.row, scratch.score, slots.node
-    log_phi_t = slots.log_phi_t
-    score_against(model, slots.columns, slots.log_own, log_phi_t, row, log_phi_t[slot], start, stop, score)
+    columns, log_own, log_phi_t = slots.columns, slots.log_own, slots.log_phi_t
+    if (
+        slots.leaves.start.shape[0] > 0 and slots.block[start] >= 0
+    ):  # leaves and merged nodes are in ranges of their own
+        log_marginal_sparse(model.family, slots.leaves, node, columns, log_own, row, start, stop, score)
+    else:
+        log_marginal_joined(model.family, columns, log_own, row, start, stop, score)
+    turn_into_scores(model, columns, log_phi_t, row, log_phi_t[slot], start, stop, score)
     kept, scores = partners.node[slot], partners.score[slot]
     capacity = kept.shape[0]
     held = partners.held[slot]
@@ -299,6 +309,7 @@ def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, nod
     columns, log_phi_t, node, slot_of = slots.columns, slots.log_phi_t, slots.node, slots.slot_of
     m = slot_of.shape[0] // 2 + 1
     row = scratch.merged
+    forget_merged(slots.leaves, slot_of)
     for number in range(done[0], done[1]):
         a = _next_pair(model, slots, blocks, partners, queue, scratch)
         if a < 0:

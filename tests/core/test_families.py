@@ -100,6 +100,14 @@ def test_rows_recorded_to_a_step_have_a_scatter_of_their_own_when_merged(name):
     assert out == pytest.approx(family.log_marginal_of(atoms + atoms[3]), abs=1e-10)
 
 
+def test_points_too_far_for_the_logarithm_of_lanes_are_merged_all_the_same():
+    family = Gaussian([0.0, 0.0], 0.1, 4.0, np.eye(2), origin=[0.0, 0.0], unit=[1.0, 1.0])
+    atoms = family.statistics(np.array([[0.0, 1.0], [3e150, 0.0], [2.0, 0.5]]))
+    out = np.empty(3)
+    log_marginal_merged(family.compile(atoms.sum(axis=0)), np.ascontiguousarray(atoms.T), atoms[0], 0, 3, out)
+    assert out == pytest.approx(family.log_marginal_of(atoms + atoms[0]), rel=1e-10)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_tables_change_nothing(name):
     rng = np.random.default_rng(6)

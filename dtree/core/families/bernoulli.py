@@ -13,18 +13,24 @@ from dtree.core.families.counts import CountsPerFeature
 from dtree.core.families.moments import Moments
 from dtree.core.families.per_column import Parts, split_holes
 from dtree.core.jit import kernel
-from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
+from dtree.core.tables import LogGammaTable, add_log_gamma_ratios, log_gamma_ratio, log_gamma_table, table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_merged
+
+_TOGETHER = 512  # clusters scored together: what is kept of them stays in the caches near the processor
 
 
 class CompiledBernoulli(NamedTuple):
     ones: LogGammaTable  # lgamma(a + x) - lgamma(a)
     zeros: LogGammaTable  # lgamma(b + x) - lgamma(b)
     both: LogGammaTable  # lgamma(a + b + x) - lgamma(a + b)
+    count_terms: np.ndarray  # its sum over features with the sign turned, indexed by the true count
 
 
-@kernel
+@kernel(counted=False)
 def _count_term(family, count):
+    index = table_index(count, family.both.per_count, family.count_terms.shape[0])
+    if index >= 0:
+        return family.count_terms[index]
     total = 0.0
     for j in range(family.both.shift.shape[0]):
         total -= log_gamma_ratio(family.both, j, count)
@@ -32,7 +38,7 @@ def _count_term(family, count):
 
 
 @implements(log_marginal, CompiledBernoulli)
-@kernel
+@kernel(counted=False)
 def _log_marginal(family, statistics):
     count = statistics[0]
     total = _count_term(family, count)
@@ -48,48 +54,44 @@ def _merge_points(family, columns, row, start, stop, out):
     unit = 1.0 / family.ones.per_count  # one point's count: 1, or zeta when coarsened
     count = row[0] + unit
     constant = _count_term(family, count)
-    for k in range(start, stop):
-        out[k] = 0.0
-    for j in range(family.ones.shift.shape[0]):
+    d = family.ones.shift.shape[0]
+    slope = np.empty(d)
+    for j in range(d):
         ones = row[1 + j]
         with_zero = log_gamma_ratio(family.ones, j, ones) + log_gamma_ratio(family.zeros, j, count - ones)
         with_one = log_gamma_ratio(family.ones, j, ones + unit) + log_gamma_ratio(family.zeros, j, row[0] - ones)
         constant += with_zero
-        slope = (with_one - with_zero) / unit
-        values = columns[1 + j]
-        for k in range(start, stop):
-            out[k] += slope * values[k]
+        slope[j] = (with_one - with_zero) / unit
     for k in range(start, stop):
-        out[k] += constant
+        out[k] = constant
+    for j in range(0, d - 3, 4):  # four at a time: `out` is read and written a quarter as often
+        a, b, c, e = slope[j], slope[j + 1], slope[j + 2], slope[j + 3]
+        for k in range(start, stop):
+            more = a * columns[1 + j, k] + b * columns[2 + j, k]
+            out[k] += more + (c * columns[3 + j, k] + e * columns[4 + j, k])
+    for j in range(d - d % 4, d):
+        for k in range(start, stop):
+            out[k] += slope[j] * columns[1 + j, k]
 
 
 @kernel
 def _merge_clusters(family, columns, row, clusters, out):
     """Scores of `row` with columns of several points each, by table."""
-    last_count = -1.0
-    count_term = 0.0
-    for i in range(clusters.shape[0]):  # many candidates in a row have the same count, so its term is kept
-        count = row[0] + columns[0, clusters[i]]
-        if count != last_count:
-            count_term = _count_term(family, count)
-            last_count = count
-        out[clusters[i]] = count_term
-    per_count = family.ones.per_count
+    n = clusters.shape[0]
+    counts, ones, zeros, total = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    scratch = np.empty(n, dtype=np.int32)
+    for i in range(n):
+        counts[i] = columns[0, clusters[i]]
+        total[i] = _count_term(family, row[0] + counts[i])
     for j in range(family.ones.shift.shape[0]):
-        ones_row = row[1 + j]
-        one_start, one_length = family.ones.start[j], family.ones.length[j]
-        zero_start, zero_length = family.zeros.start[j], family.zeros.length[j]
         values = columns[1 + j]
-        for i in range(clusters.shape[0]):
-            k = clusters[i]
-            ones = ones_row + values[k]
-            zeros = row[0] + columns[0, k] - ones
-            one_index = table_index(ones, per_count, one_length)
-            zero_index = table_index(zeros, per_count, zero_length)
-            if one_index >= 0 and zero_index >= 0:
-                out[k] += family.ones.values[one_start + one_index] + family.zeros.values[zero_start + zero_index]
-            else:
-                out[k] += log_gamma_ratio(family.ones, j, ones) + log_gamma_ratio(family.zeros, j, zeros)
+        for i in range(n):
+            ones[i] = values[clusters[i]]
+            zeros[i] = counts[i] - ones[i]
+        add_log_gamma_ratios(family.ones, j, row[1 + j], ones, scratch, total)
+        add_log_gamma_ratios(family.zeros, j, row[0] - row[1 + j], zeros, scratch, total)
+    for i in range(n):
+        out[clusters[i]] = total[i]
 
 
 @implements(log_marginal_merged, CompiledBernoulli)
@@ -103,8 +105,8 @@ def _log_marginal_merged(family, columns, row, start, stop, out):
             n_clusters += 1
     if n_clusters < stop - start:
         _merge_points(family, columns, row, start, stop, out)  # what it writes for clusters is written over
-    if n_clusters > 0:
-        _merge_clusters(family, columns, row, clusters[:n_clusters], out)
+    for first in range(0, n_clusters, _TOGETHER):
+        _merge_clusters(family, columns, row, clusters[first : min(first + _TOGETHER, n_clusters)], out)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,10 +139,13 @@ class Bernoulli(CountsPerFeature):
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledBernoulli:
         counts = np.full(self.n_features, total[0])
+        both = log_gamma_table(self.a + self.b, counts, coarsening)
+        by_feature = both.values.reshape(-1, both.length[0]) if both.length[0] else np.empty((1, 0))
         return CompiledBernoulli(
             log_gamma_table(self.a, total[1:], coarsening),
             log_gamma_table(self.b, counts, coarsening),
-            log_gamma_table(self.a + self.b, counts, coarsening),
+            both,
+            -by_feature.sum(axis=0) * (self.n_features // by_feature.shape[0]),  # equal features share one table
         )
 
     def log_predictive_complete(self, X: Any, statistics: np.ndarray) -> np.ndarray:

@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dtree.core.jit import kernel
+from dtree.core.lanes import LANES, log_of_lanes
 from dtree.core.tables import table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_merged
 
 _LOG_PI = math.log(math.pi)
 _PIVOTS_PER_LOG = 16  # one log of a product of this many pivots; in standard units they cannot overflow together
-_LANES = 32
+_LANES = 32  # clusters scored together: their matrices stay in the first-level cache
+_LARGEST = 1e300  # the logarithm of lanes takes finite numbers only
 
 
 class CompiledGaussian(NamedTuple):
@@ -122,19 +124,20 @@ def _merge_points(family, columns, row, points, out):
     centre = np.empty(d)
     for a in range(d):
         centre[a] = (row[1 + a] + family.pull[a]) / strength
-    distance = np.empty(_LANES)
-    solved = np.empty((d, _LANES))
-    for block in range(0, points.shape[0], _LANES):
-        chosen = points[block : block + _LANES]
+    distance, log_growth = np.empty(LANES), np.empty(LANES)
+    solved, bits = np.empty((d, LANES)), np.empty((2, LANES), dtype=np.int64)
+    for block in range(0, points.shape[0], LANES):
+        chosen = points[block : block + LANES]
         width = chosen.shape[0]
         unit = columns[0, chosen[0]]  # one point's count: 1, or zeta when coarsened
-        for lane in range(width):
+        shrink = unit * strength / (strength + unit)
+        for lane in range(LANES):
             distance[lane] = 0.0
         for a in range(d):
             target = solved[a]
             sums = columns[1 + a]
             for lane in range(width):
-                target[lane] = sums[chosen[lane]] / unit - centre[a]
+                target[lane] = np.divide(sums[chosen[lane]], unit) - centre[a]
             for b in range(a):
                 weight = factor[b, a]
                 source = solved[b]
@@ -144,12 +147,20 @@ def _merge_points(family, columns, row, points, out):
             for lane in range(width):
                 target[lane] *= scale
                 distance[lane] += target[lane] * target[lane]
+        near = True
+        for lane in range(LANES):
+            distance[lane] = 1.0 + shrink * distance[lane]
+            near &= distance[lane] < _LARGEST
+        if near:
+            log_of_lanes(distance, bits, log_growth)
+        else:
+            for lane in range(width):
+                log_growth[lane] = math.log(distance[lane])
         count = row[0] + unit
-        shrink = unit * strength / (strength + unit)
         term = _count_term(family, count)
         exponent = 0.5 * (family.dof + count)
         for lane in range(width):
-            out[chosen[lane]] = term - exponent * (log_det + math.log1p(shrink * distance[lane]))
+            out[chosen[lane]] = term - exponent * (log_det + log_growth[lane])
 
 
 @kernel
@@ -166,7 +177,7 @@ def _merge_clusters(family, columns, row, clusters, out):
         width = chosen.shape[0]
         for lane in range(width):
             count = row[0] + columns[0, chosen[lane]]
-            inverse[lane] = 1.0 / (family.strength + count)
+            inverse[lane] = np.divide(1.0, family.strength + count)
             product[lane] = 1.0
             out[chosen[lane]] = _count_term(family, count)
         for a in range(d):
@@ -191,7 +202,7 @@ def _merge_clusters(family, columns, row, clusters, out):
             pivot = matrix[a, a]
             for lane in range(width):
                 product[lane] *= pivot[lane]
-                inverse[lane] = 1.0 / pivot[lane]
+                inverse[lane] = np.divide(1.0, pivot[lane])  # `/` asks about zero, and is not vectorised
             if a % _PIVOTS_PER_LOG == _PIVOTS_PER_LOG - 1 or a == d - 1:
                 for lane in range(width):
                     exponent = 0.5 * (family.dof + row[0] + columns[0, chosen[lane]])

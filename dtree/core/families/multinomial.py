@@ -18,7 +18,7 @@ from dtree.core.families.counts import Counts, row_sums
 from dtree.core.families.moments import Moments
 from dtree.core.families.profile import Profile, as_it_is
 from dtree.core.jit import kernel
-from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table, table_index
+from dtree.core.tables import LogGammaTable, add_log_gamma_ratios, log_gamma_ratio, log_gamma_table, table_index
 from dtree.core.verbs import implements, log_marginal, log_marginal_joined, log_marginal_merged, log_marginal_pair
 
 FIRST_WORD = 3  # the column where the counts of words begin
@@ -31,7 +31,7 @@ class CompiledMultinomial(NamedTuple):
 
 
 @implements(log_marginal, CompiledMultinomial)
-@kernel
+@kernel(counted=False)
 def _log_marginal(family, statistics):
     total = family.log_gamma_total - math.lgamma(family.concentration_total + statistics[2]) + statistics[1]
     for v in range(family.words.shift.shape[0]):
@@ -46,25 +46,16 @@ def _log_marginal(family, statistics):
 def _log_marginal_merged(family, columns, row, start, stop, out):
     # A word that only one side uses adds what it adds to that side alone; a table of the row's words is filled once,
     # and the loops over candidates touch each word's counts in contiguous memory.
+    scratch = np.empty(stop - start, dtype=np.int32)
     for k in range(start, stop):
         out[k] = family.log_gamma_total + row[1] + columns[1, k]
         out[k] -= math.lgamma(family.concentration_total + row[2] + columns[2, k])
-    per_count = family.words.per_count
     for v in range(family.words.shift.shape[0]):
-        own = row[FIRST_WORD + v]
-        first, length = family.words.start[v], family.words.length[v]
-        counts = columns[FIRST_WORD + v]
-        for k in range(start, stop):
-            count = own + counts[k]
-            if count != 0.0:
-                index = table_index(count, per_count, length)
-                if index >= 0:
-                    out[k] += family.words.values[first + index]
-                else:
-                    out[k] += log_gamma_ratio(family.words, v, count)
+        counts = columns[FIRST_WORD + v, start:stop]
+        add_log_gamma_ratios(family.words, v, row[FIRST_WORD + v], counts, scratch, out[start:stop])
 
 
-@kernel
+@kernel(counted=False)
 def _add_shared_word(words, v, own, alone, counts, out):
     """out[k] += what a word adds to the union of a row that has it `own` times and one that has it counts[k] times,
     less what it adds to each alone."""
@@ -88,7 +79,7 @@ def _add_shared_word(words, v, own, alone, counts, out):
 
 
 @implements(log_marginal_joined, CompiledMultinomial)
-@kernel
+@kernel(counted=False)
 def _log_marginal_joined(family, columns, log_own, row, start, stop, out):
     # A word that the row does not use adds what it adds to the column alone, and one that the column does not use what
     # it adds to the row alone, so only words that both use are looked up.
@@ -107,7 +98,7 @@ def _log_marginal_joined(family, columns, log_own, row, start, stop, out):
 
 
 @implements(log_marginal_pair, CompiledMultinomial)
-@kernel
+@kernel(counted=False)
 def _log_marginal_pair(family, a, log_a, b, scratch):
     total = log_a + b[1] + math.lgamma(family.concentration_total + a[2])
     total -= math.lgamma(family.concentration_total + a[2] + b[2])

@@ -14,8 +14,8 @@ from dtree.core.families.counts import CountsPerFeature, row_sums
 from dtree.core.families.moments import Moments
 from dtree.core.families.per_column import Parts, split_holes
 from dtree.core.jit import kernel
-from dtree.core.tables import LogGammaTable, log_gamma_ratio, log_gamma_table
-from dtree.core.verbs import implements, log_marginal
+from dtree.core.tables import LogGammaTable, add_log_gamma_ratios, log_gamma_ratio, log_gamma_table
+from dtree.core.verbs import implements, log_marginal, log_marginal_merged
 
 
 class CompiledPoisson(NamedTuple):
@@ -26,7 +26,7 @@ class CompiledPoisson(NamedTuple):
 
 
 @implements(log_marginal, CompiledPoisson)
-@kernel
+@kernel(counted=False)
 def _log_marginal(family, statistics):
     count = statistics[0]
     total = statistics[1]
@@ -39,6 +39,32 @@ def _log_marginal(family, statistics):
         if x != 0.0:
             total += log_gamma_ratio(family.sums, j, x)
     return total
+
+
+@implements(log_marginal_merged, CompiledPoisson)
+@kernel
+def _log_marginal_merged(family, columns, row, start, stop, out):
+    n = stop - start
+    weight, log_posterior_rate, total = np.zeros(n), np.empty(n), np.empty(n)  # weight: that of the rate's logarithm
+    scratch = np.empty(n, dtype=np.int32)
+    for k in range(n):
+        total[k] = row[1] + columns[1, start + k]
+        log_posterior_rate[k] = math.log(family.rate[0] + row[0] + columns[0, start + k])
+    constant = 0.0
+    for j in range(family.rate.shape[0]):
+        shape = family.sums.shift[j]
+        constant += shape * family.log_rate[j]
+        counts, own = columns[2 + j, start:stop], row[2 + j]
+        if not family.same_rate:
+            for k in range(n):
+                total[k] -= weight[k] * log_posterior_rate[k]
+                weight[k] = 0.0
+                log_posterior_rate[k] = math.log(family.rate[j] + row[0] + columns[0, start + k])
+        for k in range(n):
+            weight[k] += shape + own + counts[k]
+        add_log_gamma_ratios(family.sums, j, own, counts, scratch, total)
+    for k in range(n):
+        out[start + k] = constant + total[k] - weight[k] * log_posterior_rate[k]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
