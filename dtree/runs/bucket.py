@@ -17,6 +17,7 @@ be made to depend on a version: an empty one says that nobody works on the run.
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from dtree.runs.codec import encode
 from dtree.runs.commit import room_on_disk
 from dtree.runs.header import Header
 from dtree.runs.zarr_store import GROUP, LEASE, ZarrStore
+from dtree.storage.ahead import read_ahead
 from dtree.storage.remote import RemotePath
 
 _NEWEST = ".newest"  # the name of the newest record of a folder, beside it
@@ -36,8 +38,7 @@ class BucketStore(ZarrStore):
     """Records and row arrays below an address; see `store` for the verbs."""
 
     def __init__(self, path: RemotePath) -> None:
-        self.path = path
-        self.location = str(path)
+        super().__init__(path)
         self._written: set[str] = set()  # records that this process has committed
         self._groups: set[str] = set()  # and groups that it has made for them
 
@@ -135,6 +136,14 @@ class BucketStore(ZarrStore):
         return True if old is None and new is None else self.path.objects.put_if(key, new or b"", version)
 
     # Arrays, header, results ----------------------------------------------------------------------------------------
+
+    def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Rows start..stop-1; the next ones meanwhile, of an array that this store has made."""
+        mark, read = self._marks.get(name), partial(super().read_rows, name)
+        if mark is None:
+            return read(start, stop)
+        rows: np.ndarray = read_ahead(mark, read, start, stop, self._opened(name, "r").shape[0])
+        return rows
 
     def flush_rows(self, name: str) -> None:
         """What was put is kept."""

@@ -45,6 +45,8 @@ class Proxy:
         self.latency = 0.0
         self.rules: list[Rule] = []
         self.seen: list[Request] = []
+        self.held: str | None = None  # what is below this path is answered from memory once it was asked for
+        self._answers: dict[tuple[str, str | None], tuple[int, list[tuple[str, str]], bytes]] = {}
         self.stale: dict[str, tuple[int, list[tuple[str, str]], bytes]] | None = None  # listings, as they were
         proxy = self
 
@@ -100,6 +102,9 @@ class Proxy:
     def _passed_on(self, request: Request, handler: Any, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         if self.stale is not None and request.is_list and request.path in self.stale:
             return self.stale[request.path]
+        about = (request.method + request.path, handler.headers.get("Range"))
+        if about in self._answers:
+            return self._answers[about]
         connection = http.client.HTTPConnection("127.0.0.1", self.target, timeout=60)
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in ("connection",)}
         connection.request(request.method, request.path, body=body or None, headers=headers)
@@ -111,6 +116,8 @@ class Proxy:
         connection.close()
         if self.stale is not None and request.is_list:
             self.stale[request.path] = found.status, kept, content
+        if self.held is not None and request.method == "GET" and request.path.startswith(self.held):
+            self._answers[about] = found.status, kept, content
         return found.status, kept, content
 
     @staticmethod
@@ -171,8 +178,8 @@ def once(mishap: Any, method: str = "", pattern: str = "", after: int = 0) -> Ru
 class Server:
     """The server with its proxy, and a bucket."""
 
-    def __init__(self, port: int) -> None:
-        self.port, self.bucket = port, "bucket"
+    def __init__(self, port: int, process: int) -> None:
+        self.port, self.process, self.bucket = port, process, "bucket"
         self.proxy = Proxy(port)
         self.put_bucket(self.bucket)
 
@@ -228,7 +235,7 @@ def s3_server() -> Iterator[Server]:
                 assert process.poll() is None, "moto's server did not start"
                 assert time.monotonic() < limit, "moto's server does not answer"
                 time.sleep(0.05)
-        server = Server(port)
+        server = Server(port, process.pid)
         try:
             yield server
         finally:
