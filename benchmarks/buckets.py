@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--family", default="gaussian-diag", help="gaussian computes more for each row")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--libraries", action="store_true")
     given = parser.parse_args()
@@ -111,7 +112,7 @@ def passes(on_disk: Path, given: Any, options: dict[str, str], counts: Any) -> N
     for name in (path.relative_to(on_disk).as_posix() for path in on_disk.rglob("*") if path.is_file()):
         (located(bucket) / name).write_bytes((on_disk / name).read_bytes())
     method = method_named("bayes-kmeans")
-    settings = checked(method.Settings, {"family": "gaussian-diag", "max_iter": PASSES, "tol": 0.0})
+    settings = checked(method.Settings, {"family": given.family, "max_iter": PASSES, "tol": 0.0})
     warm(method, settings)
     places = [("disk", on_disk, given.folder / "run.zarr"), ("bucket", bucket, "s3://bucket/run.zarr")]
     table: list[Any] = []
@@ -133,7 +134,8 @@ def passes(on_disk: Path, given: Any, options: dict[str, str], counts: Any) -> N
                     table.append((where, np.median(found, axis=0), peak / 1e6))
     assert len({labels for labels, _ in answers}) == 1, "the bits differ"
     disk, remote = (np.array([row[1] for row in table if row[0] == where]).min(axis=0) for where in ("disk", "bucket"))
-    title = f"{given.rows:,} rows, {given.latency * 1000:.0f} ms, {given.workers} workers: seconds a pass {remote[0] / disk[0]:.2f} x disk, CPU of workers {remote[1] / disk[1]:.2f} x"
+    ratios = f"seconds a pass {remote[0] / disk[0]:.2f} x disk, CPU of workers {remote[1] / disk[1]:.2f} x"
+    title = f"{given.rows:,} rows, {given.family}, {given.latency * 1000:.0f} ms, {given.workers} workers: {ratios}"
     kinds = [f"{name}s" for name in REQUESTS]
     header = ("from and to", "seconds a pass", "CPU of workers", "of server", "peak of a worker, MB", *kinds)
     rows = [

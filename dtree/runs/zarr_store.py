@@ -120,16 +120,21 @@ class ZarrStore:
             )  # fmt: skip
 
     def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
-        """Write rows from `start` on; a worker writes whole shards."""
+        """Write rows from `start` on: whole shards, so that what a file holds besides need not be asked for."""
+        stop = start + values.shape[0]
         with self._room():
-            self._opened(name, "r+")[start : start + values.shape[0]] = values
+            array = self._opened(name, "r+")
+            shard = array.shards[0]
+            if start % shard or (stop % shard and stop != array.shape[0]):
+                raise ValueError(f"rows {start} to {stop - 1} of '{name}' are not whole shards of {shard} rows")
+            array[start:stop] = values
 
     def _opened(self, name: str, mode: Any) -> Any:
         """An array; one that this store has made is opened once by every process."""
         import zarr
 
         def opened() -> Any:
-            return zarr.open_array(zarr_at(self.path / name, mode == "r"), mode=mode, zarr_format=3)
+            return zarr.open_array(zarr_at(self.path / name, mode == "r", mode != "r"), mode=mode, zarr_format=3)
 
         mark = self._marks.get(name)
         return opened() if mark is None else _arrays.get((mark, mode), opened)
