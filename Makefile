@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := deploy/constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-slow test-numerics test-lowest test-scverse lint types docs clean
+.PHONY: demo test test-slow test-numerics test-lowest test-scverse test-stores lint types docs clean
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "dtree needs Python 3.11 or newer: make PYTHON=python3.11"; exit 1; }
@@ -55,6 +55,11 @@ test-scverse: | $(BIN)/python
 	$(SCVERSE)/bin/python -m pip install --quiet --editable ".[scverse,parquet]" "pandas<3" pytest
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(SCVERSE)/bin/python -m pytest -q tests/scverse
 
+# Runs and data in stores like Azure's (Azurite, Microsoft's emulator, from npm) and Google's, besides S3.
+test-stores: $(VENV)/.dev
+	npm install --silent --no-fund --no-audit --prefix .stores azurite
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -m "slow or not slow" tests/storage
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -68,4 +73,4 @@ docs: $(VENV)/.dev
 	@echo "open docs-html/index.html"
 
 clean:
-	rm -rf $(VENV) $(NUMERICS) $(LOWEST) $(SCVERSE) dtree-demo* docs-html jupyter_execute docs/_made
+	rm -rf $(VENV) $(NUMERICS) $(LOWEST) $(SCVERSE) .stores dtree-demo* docs-html jupyter_execute docs/_made

@@ -7,6 +7,7 @@ client.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -16,8 +17,8 @@ import numpy as np
 
 from dtree.core.columns import Column, check_columns
 from dtree.core.memory import require_memory
-from dtree.data.ahead import read_ahead
 from dtree.data.sentences import MOST_COLUMNS, MOST_ROWS, listed, one_line
+from dtree.storage.ahead import read_ahead
 from dtree.storage.failures import StoreFailure
 from dtree.storage.options import StorageOptions, current_options
 from dtree.storage.places import Place, is_address, is_remote, located
@@ -68,6 +69,8 @@ class Source:
         features, each with the reason.
     name : what to call the data, the path as it was given. is_sparse : whether `read` gives CSR rows.
     options : of the object store that the rows are in; workers get them, a run does not.
+    opened : tells this opening of the file, also in other processes, from every other, before which the file may have
+        been another.
     """
 
     kind: str
@@ -82,6 +85,7 @@ class Source:
     name: str = field(default="", compare=False, repr=False)
     is_sparse: bool = field(default=False, compare=False, repr=False)
     options: StorageOptions = field(default_factory=current_options, compare=False, repr=False)
+    opened: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
     beside: Beside = field(default=Beside(), compare=False, repr=False)
     left_out: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     # The same rows with the columns that were left out by their number, what they were copied from, what was read once.
@@ -107,7 +111,8 @@ class Source:
                 self.kept[self.picked] = self.load()
             return self.kept[self.picked][start:stop]
         if is_remote(self.path):
-            return read_ahead(self, start, stop)
+            what = (self.opened, self.shape, self.columns, self.picked)
+            return read_ahead(what, self.read_now, start, stop, self.shape[0])
         return self.read_now(start, stop)
 
     def read_now(self, start: int, stop: int) -> Any:

@@ -14,9 +14,11 @@ The lease is an object that is replaced only in the version that was read. It is
 be made to depend on a version: an empty one says that nobody works on the run.
 """
 
+import errno
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,6 +29,8 @@ from dtree.runs.codec import encode
 from dtree.runs.commit import room_on_disk
 from dtree.runs.header import Header
 from dtree.runs.zarr_store import GROUP, LEASE, ZarrStore
+from dtree.storage.ahead import read_ahead
+from dtree.storage.failures import StoreFailure
 from dtree.storage.remote import RemotePath
 
 _NEWEST = ".newest"  # the name of the newest record of a folder, beside it
@@ -36,8 +40,7 @@ class BucketStore(ZarrStore):
     """Records and row arrays below an address; see `store` for the verbs."""
 
     def __init__(self, path: RemotePath) -> None:
-        self.path = path
-        self.location = str(path)
+        super().__init__(path)
         self._written: set[str] = set()  # records that this process has committed
         self._groups: set[str] = set()  # and groups that it has made for them
 
@@ -132,9 +135,38 @@ class BucketStore(ZarrStore):
             found = None  # type: ignore[assignment]
         if found != old:
             return False
-        return True if old is None and new is None else self.path.objects.put_if(key, new or b"", version)
+        if old is None and new is None:
+            return True
+        done = self.path.objects.put_if(key, new or b"", version)
+        if done and old is None:
+            self._require_conditions(key, new or b"")
+        return done
+
+    def _require_conditions(self, key: str, lease: bytes) -> None:
+        """Some stores take every put and say nothing about conditions: there two writers would not see each other."""
+        objects, longer = self.path.objects, lease + b"\n"
+        heeded = not objects.put_if(key, lease, None)
+        if heeded:
+            version = objects.get(key)[1]
+            replaced = objects.put_if(key, longer, version) or objects.get(key)[0] == longer  # or its answer was lost
+            heeded = replaced and not objects.put_if(key, lease, version)
+        if not heeded:
+            objects.delete(key)
+            raise StoreFailure(
+                f"{self.path.root} does not heed the conditions of a put (If-None-Match, If-Match), so nothing would "
+                "keep two writers from one run: choose a store that does, or write the run to a disk and copy it",
+                errno.ENOTSUP,
+            )
 
     # Arrays, header, results ----------------------------------------------------------------------------------------
+
+    def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Rows start..stop-1; the next ones meanwhile, of an array that this store has made."""
+        mark, read = self._marks.get(name), partial(super().read_rows, name)
+        if mark is None:
+            return read(start, stop)
+        rows: np.ndarray = read_ahead(mark, read, start, stop, self._opened(name, "r").shape[0])
+        return rows
 
     def flush_rows(self, name: str) -> None:
         """What was put is kept."""

@@ -30,6 +30,11 @@ def check_place(final: Path) -> None:
     if final.name in ("", ".", ".."):
         raise ValueError(f"'{final}' is not a name for an output; give a path such as run.zarr")
     parent, otherwise = final.parent, "choose another place for the output"
+    if re.fullmatch("[a-z0-9]{2,}:", final.parts[0]):  # the beginning of an address, taken for a path
+        raise ValueError(
+            f"{final.parts[0]}//{'/'.join(final.parts[1:])} cannot be written: only runs, and labels as .zarr, go to a "
+            "bucket; give a path on disk"
+        )
     try:
         if not parent.exists():
             raise ValueError(f"the folder {parent} does not exist; make it first or {otherwise}")

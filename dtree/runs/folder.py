@@ -37,7 +37,7 @@ class FolderStore(ZarrStore):
     """Records and row arrays below a folder; see `store` for the verbs."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).resolve()
+        super().__init__(Path(path).resolve())
         self.location = str(path)
 
     def _room(self) -> AbstractContextManager[None]:

@@ -15,12 +15,14 @@ noticed when it is read. Every chunk of an array with one value for every row en
 that any zarr reader notices damage there.
 """
 
+import uuid
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
+from dtree.core.recent import Recent
 from dtree.runs.arrays import HEADER, check_seal, read_arrays, read_metadata
 from dtree.runs.codec import restore
 from dtree.runs.header import FORMAT, Header, read_header, written_by_an_older_dtree
@@ -33,6 +35,7 @@ LEASE = ".lease"  # the file that says who works on the run
 GROUP = '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
 _LABEL_CHUNKS = 16  # chunks in a shard of labels, so that a reader of few rows need not read a whole shard
 _ROWS_WORTH_SPLITTING = 65_536  # shards of fewer rows are one chunk
+_arrays = Recent(16)  # open row arrays, by mark
 
 
 class ZarrStore:
@@ -41,6 +44,12 @@ class ZarrStore:
     in_memory = False
     path: Any
     location: str
+
+    def __init__(self, path: Any) -> None:
+        self.path, self.location = path, str(path)
+        # Row arrays that this store has made, each with a mark of its own: with it goes, to workers too, what a process
+        # may remember of the array, and of no other that had the name before.
+        self._marks: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return self.location
@@ -100,6 +109,7 @@ class ZarrStore:
         import zarr
         from zarr.codecs import Crc32cCodec, ZstdCodec
 
+        self._marks[name] = uuid.uuid4().hex
         split = chunk_rows % _LABEL_CHUNKS == 0 and chunk_rows >= _ROWS_WORTH_SPLITTING
         with self._room():
             self._make_groups((self.path / name).parent)
@@ -110,21 +120,30 @@ class ZarrStore:
             )  # fmt: skip
 
     def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
-        """Write rows from `start` on; a worker writes whole shards."""
+        """Write rows from `start` on: whole shards, so that what a file holds besides need not be asked for."""
+        stop = start + values.shape[0]
+        with self._room():
+            array = self._opened(name, "r+")
+            shard = array.shards[0]
+            if start % shard or (stop % shard and stop != array.shape[0]):
+                raise ValueError(f"rows {start} to {stop - 1} of '{name}' are not whole shards of {shard} rows")
+            array[start:stop] = values
+
+    def _opened(self, name: str, mode: Any) -> Any:
+        """An array; one that this store has made is opened once by every process."""
         import zarr
 
-        with self._room():
-            zarr.open_array(zarr_at(self.path / name), mode="r+", zarr_format=3)[start : start + values.shape[0]] = (
-                values
-            )
+        def opened() -> Any:
+            return zarr.open_array(zarr_at(self.path / name, mode == "r", mode != "r"), mode=mode, zarr_format=3)
+
+        mark = self._marks.get(name)
+        return opened() if mark is None else _arrays.get((mark, mode), opened)
 
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows start..stop-1."""
-        import zarr
-
         try:
             with until_no_chunk_is_left():
-                return np.asarray(zarr.open_array(zarr_at(self.path / name, True), mode="r", zarr_format=3)[start:stop])
+                return np.asarray(self._opened(name, "r")[start:stop])
         except StoreFailure:
             raise
         except (OSError, RuntimeError, ValueError) as problem:  # of the disk, of a decompressor, of a checksum

@@ -19,7 +19,10 @@ _CREDENTIALS = {
     "TokenRefreshRequired": "the credential has expired",
     "InvalidToken": "the session token is wrong",
     "RequestTimeTooSkewed": "the clock of this machine is wrong",
+    "AuthenticationFailed": "the account key is wrong",
+    "InvalidAuthenticationInfo": "the account key is wrong",
 }
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
 class StoreFailure(OSError):
@@ -47,7 +50,7 @@ def plain_failures(place: Any) -> Iterator[None]:
     except StoreFailure:
         raise
     except FileNotFoundError as problem:
-        if "NoSuchBucket" in str(problem):
+        if any(code in str(problem) for code in _NO_BUCKET):
             raise in_words(problem, place) from None
         raise FileNotFoundError(errno.ENOENT, "there is no such file", str(place)) from None
     except Exception as problem:
@@ -87,14 +90,16 @@ def in_words(problem: BaseException, place: Any) -> StoreFailure:
     """One sentence for an error of a store."""
     said, kind, bucket = str(problem), type(problem).__name__, getattr(place, "root", place)
     code = found.group(1) if (found := _CODE.search(said)) else ""
-    if code == "NoSuchBucket" or "ContainerNotFound" in said:
+    if any(code in said for code in _NO_BUCKET):
         return StoreFailure(f"there is no bucket {bucket}: make it first, or name another", errno.ENOENT)
     if code in _CREDENTIALS:
-        return NoRight(f"{bucket} refuses the credentials: {_CREDENTIALS[code]}; {_ADVICE}", errno.EACCES)
+        return NoRight(f"{bucket} refuses the credentials: {_CREDENTIALS[code]}; {_advice(str(bucket))}", errno.EACCES)
     if kind in ("UnauthenticatedError", "PermissionDeniedError") or code == "AccessDenied":
-        return NoRight(f"{place} may not be used with these credentials (access denied); {_ADVICE}", errno.EACCES)
+        return NoRight(
+            f"{place} may not be used with these credentials (access denied); {_advice(str(bucket))}", errno.EACCES
+        )
     if "credential" in said.lower() or "169.254.169.254" in said:
-        return NoRight(f"there are no credentials for {bucket}; {_ADVICE}", errno.EACCES)
+        return NoRight(f"there are no credentials for {bucket}; {_advice(str(bucket))}", errno.EACCES)
     if kind == "NotSupportedError" or "PROPFIND" in said:
         return StoreFailure(
             f"{bucket} cannot list files or read parts of them: copy the data to a disk or bucket",
@@ -109,7 +114,14 @@ def in_words(problem: BaseException, place: Any) -> StoreFailure:
     )
 
 
-_ADVICE = (
-    "give them by the usual environment variables (such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) or as storage "
-    "options"
-)
+_VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+
+
+def _advice(bucket: str) -> str:
+    scheme = bucket[:2]
+    names = _VARIABLES.get(scheme, _VARIABLES["az"] if scheme in ("ab", "ad") else _VARIABLES["s3"])
+    return f"give them by the usual environment variables (such as {names}) or as storage options"

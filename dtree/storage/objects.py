@@ -19,6 +19,7 @@ SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "http", "ht
 # Options of ours, which are not the store's: how long to try before a store counts as gone.
 _TRIES, _PATIENCE, _ANSWER = "max_retries", "retry_seconds", "timeout_seconds"
 _DEFAULTS = {_TRIES: "10", _PATIENCE: "180", _ANSWER: "120"}  # a restart of a store takes a minute or two
+_ENDPOINTS = ("AWS_ENDPOINT", "AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")  # variables
 _stores = Recent(16)  # connections of this process, by bucket and options
 _memory: dict[str, Any] = {}  # what this process keeps under memory://
 _making = threading.Lock()
@@ -70,6 +71,11 @@ def _connected(root: str, options: StorageOptions) -> Any:
                 f"{root}: there is no storage option {' or '.join(map(repr, wrong or config))}; some that there are: "
                 "region, endpoint, aws_access_key_id, aws_secret_access_key (obstore lists all of them)"
             ) from None
+        if "must be specified" in str(problem):  # the account of Azure's
+            raise ValueError(
+                f"{root} cannot be reached: no account is named, by AZURE_STORAGE_ACCOUNT_NAME or the storage option "
+                "azure_storage_account_name"
+            ) from None
         raise ValueError(f"{root} cannot be reached with these storage options ({name})") from None
 
 
@@ -77,8 +83,8 @@ def _speaks_plainly(root: str, config: dict[str, str]) -> bool:
     """Whether a store is reached without TLS: its address says so, as the user gave it."""
     import os
 
-    given = [root, *(value for name, value in config.items() if "endpoint" in name)]
-    given += [value for name, value in os.environ.items() if name.startswith("AWS_ENDPOINT")]
+    given = [root, *(value for name, value in config.items() if "endpoint" in name or "base_url" in name)]
+    given += [value for name, value in os.environ.items() if name.startswith(_ENDPOINTS)]
     return any(str(value).startswith("http://") for value in given)
 
 

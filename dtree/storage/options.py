@@ -82,7 +82,7 @@ def options_said(words: Sequence[str] | None) -> dict[str, str] | None:
         return None
     for word in words:
         if "=" not in word:
-            raise ValueError(f"{_FLAG} must look like region=eu-west-1, got '{word[:20]}'")
+            raise ValueError(f"{_FLAG} must look like region=eu-west-1: name, '=', value")  # the word may be a secret
     return dict(word.split("=", 1) for word in words)
 
 

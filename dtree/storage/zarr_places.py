@@ -14,9 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-def zarr_at(place: Place, read_only: bool = False) -> Any:
-    """What zarr opens or makes an array or group at."""
-    return _store_class()(place, read_only) if isinstance(place, RemotePath) else str(place)
+def zarr_at(place: Place, read_only: bool = False, whole: bool = False) -> Any:
+    """What zarr opens or makes an array or group at.
+
+    whole : every file of an array is written as a whole. zarr asks for each before it writes it, to keep what else is
+        in it; where an answer takes its time it is then told at once that there is none.
+    """
+    return _store_class()(place, read_only, whole) if isinstance(place, RemotePath) else str(place)
 
 
 @contextmanager
@@ -65,9 +69,9 @@ def _store_class() -> Any:
         supports_writes = supports_deletes = supports_listing = True
         supports_partial_writes = False
 
-        def __init__(self, place: RemotePath, read_only: bool = False) -> None:
+        def __init__(self, place: RemotePath, read_only: bool = False, whole: bool = False) -> None:
             super().__init__(read_only=read_only)
-            self.place = place
+            self.place, self.whole = place, whole
 
         @property
         def inner(self) -> Any:
@@ -75,7 +79,11 @@ def _store_class() -> Any:
             return ObjectStore(self.place.objects.store, read_only=self.read_only)
 
         def __eq__(self, other: object) -> bool:
-            return isinstance(other, Bucket) and (self.place, self.read_only) == (other.place, other.read_only)
+            return isinstance(other, Bucket) and self._parts == other._parts
+
+        @property
+        def _parts(self) -> Any:
+            return self.place, self.read_only, self.whole
 
         def __hash__(self) -> int:
             return hash(self.place)
@@ -84,12 +92,14 @@ def _store_class() -> Any:
             return str(self.place)
 
         def with_read_only(self, read_only: bool = False) -> Any:
-            return Bucket(self.place, read_only)
+            return Bucket(self.place, read_only, self.whole)
 
         def _key(self, key: str) -> str:
             return f"{self.place.key}/{key}".strip("/")
 
         async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            if self.whole and not key.endswith("zarr.json"):
+                return None
             with plain_failures(self.place):
                 return await _patiently(lambda: self.inner.get(self._key(key), prototype, byte_range))
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
 KEY, SECRET = "AKIATESTKEY", "planted/Secret+Key0123456789"
 _NOT_PASSED_ON = {"connection", "transfer-encoding", "keep-alive", "content-length", "date", "server"}
@@ -26,14 +30,15 @@ class Request:
     """What a rule of the proxy sees."""
 
     def __init__(self, method: str, path: str, headers: Any) -> None:
-        self.method, self.path, self.headers = method, path, headers
-        self.is_list = method == "GET" and "list-type=2" in path
-        self.key = "" if self.is_list else path.partition("?")[0]
+        self.method, self.path, self.headers = method, unquote(path), headers
+        self.is_list = method == "GET" and ("list-type=2" in path or "comp=list" in path)
+        self.is_copy = any(name.lower().endswith("copy-source") for name in headers)
+        self.key = "" if self.is_list else self.path.partition("?")[0]
 
 
 # A rule gets a request and returns None (pass it on), an answer (status, body), or the name of a mishap:
 # "cut": the connection ends in the middle of the request's body; "lost": the request is done, its answer never comes;
-# "half": half of the answer comes.
+# "half": half of the answer comes; "heedless": the store does not look at the conditions of a put.
 Rule = Callable[[Request], Any]
 
 
@@ -45,6 +50,8 @@ class Proxy:
         self.latency = 0.0
         self.rules: list[Rule] = []
         self.seen: list[Request] = []
+        self.held: str | None = None  # what is below this path is answered from memory once it was asked for
+        self._answers: dict[tuple[str, str | None], tuple[int, list[tuple[str, str]], bytes]] = {}
         self.stale: dict[str, tuple[int, list[tuple[str, str]], bytes]] | None = None  # listings, as they were
         proxy = self
 
@@ -84,6 +91,9 @@ class Proxy:
         if isinstance(mishap, tuple):
             self._send(handler, mishap[0], [("Content-Type", "application/xml")], mishap[1])
             return
+        if mishap == "heedless":
+            for name in ("If-None-Match", "If-Match"):
+                del handler.headers[name]
         status, headers, content = self._passed_on(request, handler, body)
         if mishap == "lost":
             self._hang_up(handler)
@@ -100,9 +110,12 @@ class Proxy:
     def _passed_on(self, request: Request, handler: Any, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         if self.stale is not None and request.is_list and request.path in self.stale:
             return self.stale[request.path]
+        about = (request.method + request.path, handler.headers.get("Range"))
+        if about in self._answers:
+            return self._answers[about]
         connection = http.client.HTTPConnection("127.0.0.1", self.target, timeout=60)
         headers = {name: value for name, value in handler.headers.items() if name.lower() not in ("connection",)}
-        connection.request(request.method, request.path, body=body or None, headers=headers)
+        connection.request(request.method, handler.path, body=body or None, headers=headers)
         found = connection.getresponse()
         content = found.read()
         kept = [(name, value) for name, value in found.getheaders() if name.lower() not in _NOT_PASSED_ON]
@@ -111,6 +124,8 @@ class Proxy:
         connection.close()
         if self.stale is not None and request.is_list:
             self.stale[request.path] = found.status, kept, content
+        if self.held is not None and request.method == "GET" and request.path.startswith(self.held):
+            self._answers[about] = found.status, kept, content
         return found.status, kept, content
 
     @staticmethod
@@ -171,10 +186,22 @@ def once(mishap: Any, method: str = "", pattern: str = "", after: int = 0) -> Ru
 class Server:
     """The server with its proxy, and a bucket."""
 
-    def __init__(self, port: int) -> None:
-        self.port, self.bucket = port, "bucket"
-        self.proxy = Proxy(port)
+    scheme = "s3"
+    # What it says when it refuses, with the status, and what dtree says of that.
+    refusals: ClassVar = {
+        "InvalidAccessKeyId": (403, "the access key is not known there"),
+        "SignatureDoesNotMatch": (403, "the secret key is wrong"),
+        "ExpiredToken": (400, "the credential has expired"),
+        "AccessDenied": (403, "access denied"),
+    }
+
+    def __init__(self, port: int, process: int) -> None:
+        self.port, self.process, self.bucket = port, process, "bucket"
+        self.proxy = self._proxy(port)
         self.put_bucket(self.bucket)
+
+    def _proxy(self, port: int) -> Proxy:
+        return Proxy(port)
 
     def put_bucket(self, name: str) -> None:
         import boto3
@@ -187,9 +214,13 @@ class Server:
     @property
     def options(self) -> dict[str, str]:
         """Storage options that lead here, without much patience."""
+        return {**self._way, "retry_seconds": "20", "max_retries": "6"}
+
+    @property
+    def _way(self) -> dict[str, str]:
         return {
             "endpoint": self.proxy.address, "region": "us-east-1", "aws_access_key_id": KEY,
-            "aws_secret_access_key": SECRET, "retry_seconds": "20", "max_retries": "6",
+            "aws_secret_access_key": SECRET,
         }  # fmt: skip
 
     @property
@@ -206,16 +237,25 @@ class Server:
 
 
 @contextmanager
-def s3_server() -> Iterator[Server]:
-    """The server for as long as the block lasts; in a process of its own, so that it takes no time from this one."""
-    import subprocess
-    import sys
+def s3_server(kind: type[Server] = Server) -> Iterator[Any]:
+    """moto's server for as long as the block lasts."""
+    with started([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "PORT"]) as (port, process):
+        server = kind(port, process)
+        try:
+            yield server
+        finally:
+            server.proxy.close()
 
+
+@contextmanager
+def started(command: list[str], **environment: str) -> Iterator[tuple[int, int]]:
+    """A server in a process of its own, so that it takes no time from this one: its port (PORT in `command`) and its
+    number."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        [word.replace("PORT", str(port)) for word in command], env={**os.environ, **environment},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -225,14 +265,10 @@ def s3_server() -> Iterator[Server]:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
                 break
             except OSError:
-                assert process.poll() is None, "moto's server did not start"
-                assert time.monotonic() < limit, "moto's server does not answer"
+                assert process.poll() is None, f"{command[0]} did not start"
+                assert time.monotonic() < limit, f"{command[0]} does not answer"
                 time.sleep(0.05)
-        server = Server(port)
-        try:
-            yield server
-        finally:
-            server.proxy.close()
+        yield port, process.pid
     finally:
         process.kill()
         process.wait()

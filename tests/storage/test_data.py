@@ -177,6 +177,46 @@ def test_next_rows_are_asked_for_while_others_are_worked_on(server: Server, fold
     assert len(asked) == len(set(asked)) + asked.count("bytes=0-2047") - 1 or len(asked) <= 10  # nothing twice
 
 
+def test_what_was_read_ahead_is_taken_for_nothing_else() -> None:
+    from dtree.storage.ahead import read_ahead
+
+    asked: list[tuple[str, int]] = []
+
+    def reader(name: str) -> Any:
+        def read(start: int, stop: int) -> list[str]:
+            asked.append((name, start))
+            return [f"{name} {at}" for at in range(start, stop)]
+
+        return read
+
+    for start in (0, 4, 8):  # every second piece, as one of two workers; of two things in turn
+        for name in ("rows", "labels"):
+            assert read_ahead(name, reader(name), start, start + 2, 11) == [f"{name} {start}", f"{name} {start + 1}"]
+    assert read_ahead("rows of later", reader("rows"), 8, 10, 11) == ["rows 8", "rows 9"]
+    assert sorted(set(asked)) == sorted(
+        [("rows", at) for at in (0, 2, 4, 8, 10)] + [("labels", at) for at in (0, 2, 4, 8)]
+    )
+    assert len([start for name, start in asked if name == "labels"]) == 4  # nothing twice
+
+
+def test_an_array_of_a_run_that_is_made_again_is_read_again(server: Server, folder: str) -> None:
+    import pickle
+
+    from dtree.runs.kept import store_at
+
+    with with_options(server.options):
+        store = store_at(f"{folder}/run.zarr")
+        for value, size in ((1, 5), (2, 4)):
+            store.create_rows("labels", 20, size, np.int32, -1)
+            at_a_worker = pickle.loads(pickle.dumps(store))
+            at_a_worker.write_rows("labels", 0, np.full(20, value, dtype=np.int32))
+            for start in (0, 5, 10):
+                assert at_a_worker.read_rows("labels", start, start + 5).tolist() == [value] * 5
+            server.proxy.seen.clear()
+            assert at_a_worker.read_rows("labels", 15, 20).tolist() == [value] * 5
+            assert not [request for request in server.proxy.seen if request.key.endswith("zarr.json")]
+
+
 @pytest.mark.parametrize("mishap", [(503, "SlowDown"), (429, "TooManyRequests"), "lost", "half"])
 def test_a_store_that_fails_now_and_then_gives_the_same_rows(mishap: Any, server: Server, folder: str) -> None:
     from tests.storage.server import error

@@ -72,6 +72,7 @@ def icechunk_repository(storage: Any) -> None:
     session.commit("rows")
 
 
+@pytest.mark.parametrize("server", ["s3"], indirect=True)  # the only kind that Icechunk repositories are read from
 def test_a_variable_of_an_icechunk_repository(tmp_path: Path, server: Server) -> None:
     os.environ.setdefault("ICECHUNK_LOG", "error")
     icechunk = pytest.importorskip("icechunk")

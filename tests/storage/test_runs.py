@@ -150,27 +150,31 @@ def test_a_store_that_goes_away_is_said_and_the_run_goes_on(
 
 
 def test_refusals_get_one_sentence_and_leave_nothing(server: Server, folder: str, rows: Path) -> None:
-    refusals = {
-        "InvalidAccessKeyId": (403, "the access key is not known there"),
-        "SignatureDoesNotMatch": (403, "the secret key is wrong"),
-        "ExpiredToken": (400, "the credential has expired"),
-        "AccessDenied": (403, "access denied"),
-    }
     with with_options(server.options):
-        for code, (status, words) in refusals.items():
-            pattern = "" if code != "AccessDenied" else "run.zarr"  # which may read, but not write
+        for code, (status, words) in server.refusals.items():
+            pattern = "" if words != "access denied" else "run.zarr"  # which may read, but not write
             server.proxy.rules = [now_and_then(1, error(status, code), "PUT", pattern)]
             with pytest.raises(PermissionError, match=words) as caught:
                 fit(QUICK, rows, Place(f"{folder}/run.zarr"))
             assert "\n" not in str(caught.value)
             server.proxy.rules = []
             assert files(folder) == []
-        with pytest.raises(OSError, match="there is no bucket s3://nowhere"):
-            fit(QUICK, rows, Place("s3://nowhere/run.zarr"))
+        with pytest.raises(OSError, match=f"there is no bucket {server.scheme}://nowhere"):
+            fit(QUICK, rows, Place(f"{server.scheme}://nowhere/run.zarr"))
         with pytest.raises(ValueError, match="can only be read"):
             fit(QUICK, rows, Place("https://127.0.0.1/run.zarr"))
         with pytest.raises(ValueError, match="is not a name for an output"):
-            fit(QUICK, rows, Place(f"s3://{server.bucket}"), None)
+            fit(QUICK, rows, Place(f"{server.scheme}://{server.bucket}"), None)
+
+
+@pytest.mark.parametrize("server", ["s3"], indirect=True)
+def test_a_store_that_takes_every_put_is_refused(stores: Server, folder: str, rows: Path) -> None:
+    for method, pattern in (("PUT", ""), ("PUT", r"\.lease")):
+        stores.proxy.rules = [now_and_then(1, "heedless", method, pattern)]
+        with pytest.raises(OSError, match="does not heed the conditions of a put") as caught:
+            fit(QUICK, rows, Place(f"{folder}/run.zarr"))
+        assert "\n" not in str(caught.value)
+        assert files(folder) == []
 
 
 def test_of_two_writers_one_is_refused(stores: Server, folder: str, rows: Path, expected: dict[str, bytes]) -> None:
@@ -253,8 +257,7 @@ def test_a_move_that_was_cut_short_goes_on(stores: Server, folder: str, rows: Pa
     fit("bhc", rows, Place(out))
 
     def while_copying(request: Any) -> Any:
-        copies = request.method == "PUT" and "x-amz-copy-source" in {name.lower() for name in request.headers}
-        return error(403, "AccessDenied") if copies and "labels/" in request.path else None
+        return error(403, "AccessDenied") if request.is_copy and "labels/" in request.path else None
 
     stores.proxy.rules = [while_copying]
     with pytest.raises(PermissionError, match="access denied"):

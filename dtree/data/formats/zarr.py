@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from dtree.core.recent import Recent
 from dtree.data.arrays import DEFAULT_ARRAY, array_column, choose_array
 from dtree.data.columns import features_only, with_names
 from dtree.data.formats.zarr_checks import check_array, check_csr, refuse_pickles
 from dtree.data.sentences import require_table
 from dtree.data.source import Choice, Source
 from dtree.storage.icechunk_places import repository_of, zarr_in_repository
-from dtree.storage.places import Place, located, remove_tree
+from dtree.storage.places import Place, is_remote, located, remove_tree
 from dtree.storage.zarr_places import until_no_chunk_is_left, zarr_at
 
 BY_RANGES = True
@@ -22,6 +23,7 @@ RECORDED_KINDS = ("zarr", "zarr-csr")
 PARTS = ("data", "indices", "indptr")
 _CSR_CHUNK = 1_000_000  # values in a chunk of sparse rows: some MB
 COMPLETE = "dtree-complete"  # a file beside the chunks of an array that dtree wrote to the end
+_arrays = Recent(8)  # those in object stores, by opening
 
 
 def is_store(path: Place) -> bool:
@@ -155,13 +157,24 @@ def read(source: Source, start: int, stop: int) -> Any:
     """Rows start..stop-1 of the array, dense or CSR."""
     if source.kind == "zarr-csr":
         return _read_csr(source, start, stop)
-    array = _node(source.place)
-    refuse_pickles(array, source.path)
+    array, is_complete = _opened_once(source)
     inside = _rows_inside(array)
     first, last = start // inside, -(-stop // inside)
-    _require_chunks(source, array, first, last)
+    if is_complete:
+        _require_chunks(source, array, first, last)
     rows = np.asarray(array[first:last])
     return rows if inside == 1 and rows.ndim == 2 else _table(rows)[start - first * inside : stop - first * inside]
+
+
+def _opened_once(source: Source) -> tuple[Any, bool]:
+    """The array, and whether dtree wrote it to the end; of an object store that is asked once for each opening."""
+
+    def look() -> tuple[Any, bool]:
+        array = _node(source.place)
+        refuse_pickles(array, source.path)
+        return array, (source.place / COMPLETE).is_file()
+
+    return _arrays.get((source.opened, source.path), look) if is_remote(source.path) else look()
 
 
 def _table(values: np.ndarray) -> np.ndarray:
@@ -171,8 +184,6 @@ def _table(values: np.ndarray) -> np.ndarray:
 def _require_chunks(source: Source, array: Any, start: int, stop: int) -> None:
     """A missing chunk reads as fill, so a lost file would pass as zeros: ask for it where that can be seen."""
     folder = source.place
-    if not (folder / COMPLETE).is_file():
-        return
     rows = (array.shards or array.chunks)[0]
     for index in range(start // rows, (stop - 1) // rows + 1):
         if not (folder / "c" / str(index) / "0").is_file():
