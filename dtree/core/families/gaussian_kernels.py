@@ -108,7 +108,7 @@ def _posterior_factor(family, row, factor):
     return log_det
 
 
-@kernel
+@kernel(inline=True)
 def _merge_points(family, columns, row, points, out):
     """Scores of `row` with columns that hold one point each.
 
@@ -152,7 +152,7 @@ def _merge_points(family, columns, row, points, out):
             out[chosen[lane]] = term - exponent * (log_det + math.log1p(shrink * distance[lane]))
 
 
-@kernel
+@kernel(inline=True)
 def _merge_clusters(family, columns, row, clusters, out):
     """Scores of `row` with columns of several points each: one factorisation per column."""
     d = family.pull.shape[0]
