@@ -155,7 +155,7 @@ def _depths(histogram, moments, grid, allowed):
     return out
 
 
-@kernel
+@kernel(inline=True)
 def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
     """The smallest depth of the valley in curve[first..last] that the counts do not contradict."""
     highest = -np.inf
@@ -178,7 +178,7 @@ def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
     for bin in range(first, last + 1):
         rows += counts[bin]
         seen += counts[bin] * drop[bin]
-    log_likelihood = np.empty(grid.shape[0])
+    log_likelihood, best = np.empty(grid.shape[0]), -np.inf
     for s in range(grid.shape[0]):
         top = -np.inf
         for bin in range(first, last + 1):
@@ -187,7 +187,7 @@ def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
         for bin in range(first, last + 1):
             total += math.exp(curve[bin] + (1.0 - grid[s]) * drop[bin] - top)
         log_likelihood[s] = -grid[s] * seen - rows * (top + math.log(total))
-    best = log_likelihood.max()
+        best = max(best, log_likelihood[s])
     for s in range(grid.shape[0]):
         if best - log_likelihood[s] <= allowed:
             return deepest * grid[s]

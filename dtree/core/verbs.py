@@ -1,6 +1,6 @@
 """The verbs that every compiled method speaks, chosen by the type of a family or a prior.
 
-Inside a kernel `log_marginal(family, statistics)` is an `@overload` that picks its implementation when the kernel is
+Inside a kernel `log_marginal(family, statistics)` is a call of the implementation that is picked when the kernel is
 compiled for that family's type, so a method written once runs for every family at full speed and still loads from the
 on-disk cache (function arguments and closures would recompile in every process). With the JIT off the plain Python
 function looks the same implementation up by type.
@@ -16,14 +16,13 @@ function looks the same implementation up by type.
 A room with verbs of its own (`dtree.mcmc.scores`) makes them with `verb` too.
 """
 
-import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import overload
+from numba.core.typing.templates import AbstractTemplate, infer_global
 
 from dtree.core.jit import kernel
 
@@ -49,19 +48,25 @@ def verb(plain: Any = None) -> Callable[[Callable[..., Any]], Any]:
             return implementation_for(type(subject))(subject, *others)
 
         speak.implementations = implementations  # type: ignore[attr-defined]
-        # Numba wants both the overload and what it returns to name their arguments as the verb does, so they are made
-        # from its names. With *others instead, a tuple of all arguments would be made at every call.
-        names = ", ".join(inspect.signature(declared).parameters)
 
-        def choose(subject: Any) -> Any:
-            # A tuple whose fields are all floats is a NamedUniTuple, any other a NamedTuple.
-            if not isinstance(subject, types.NamedTuple | types.NamedUniTuple):
-                return None
-            chosen = implementation_for(subject.instance_class)
-            return eval(f"lambda {names}: chosen({names})", {"chosen": chosen, "__name__": declared.__module__})
+        # A call of the verb is compiled as a call of its implementation. With numba's `overload` a function in between
+        # would be compiled for every combination of types, which took a tenth of a first run.
+        class Call(AbstractTemplate):
+            key = speak
 
-        first = names.split(",")[0]
-        overload(speak)(eval(f"lambda {names}: choose({first})", {"choose": choose, "__name__": declared.__module__}))
+            def generic(self, args: tuple, kws: dict) -> Any:
+                # A tuple whose fields are all floats is a NamedUniTuple, any other a NamedTuple.
+                if not args or not isinstance(args[0], types.NamedTuple | types.NamedUniTuple):
+                    return None
+                return types.Dispatcher(implementation_for(args[0].instance_class)).get_call_type(
+                    self.context, args, kws
+                )
+
+            def get_impl_key(self, signature: Any) -> Any:
+                return implementation_for(signature.args[0].instance_class).get_overload(signature.args)
+
+        infer_global(speak, types.Function(Call))
+
         return speak
 
     return make

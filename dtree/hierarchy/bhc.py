@@ -26,7 +26,7 @@ from dtree.core.tree import Tree, log_add
 from dtree.core.verbs import log_marginal_joined
 from dtree.hierarchy import blocks_diagonal, sparse_multinomial  # noqa: F401  (they register their kernels)
 from dtree.hierarchy.blocks import Blocks, least_log_d, make_blocks
-from dtree.hierarchy.queue import drop_first, empty_queue, push, replace_first
+from dtree.hierarchy.queue import Queue, drop_first, empty_queue, push, replace_first
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, turn_into_scores
 from dtree.hierarchy.sparse_leaves import SparseLeaves, forget_merged, log_marginal_sparse, sparse_leaves
 
@@ -163,29 +163,31 @@ def _score_slot(model, slots, blocks, partners, slot, stop, scratch):
     partners.held[slot] = 0
     partners.head[slot] = 0
     others = max(min(slots.rest[1], stop) - slots.rest[0], 0)
-    _score_range(model, slots, partners, slot, slots.rest[0], min(slots.rest[1], stop), scratch)
     n_blocks = 0  # those with a slot below `stop`
     while n_blocks < blocks.start.shape[0] and blocks.start[n_blocks] < stop:
         others += min(blocks.live[n_blocks], stop - blocks.start[n_blocks])
         n_blocks += 1
     least_log_d(model, blocks, row, slots.log_phi_t[slot], bound)
     capacity = partners.node.shape[1]
-    for turn in range(_BLOCKS_BY_BOUND + n_blocks):
-        b = turn - _BLOCKS_BY_BOUND
-        if turn < _BLOCKS_BY_BOUND:
-            b = 0
-            for other in range(1, n_blocks):
-                if bound[other] < bound[b]:
-                    b = other
-        if b >= n_blocks or bound[b] == np.inf:  # none left, or looked at
-            continue
-        if partners.held[slot] == capacity and bound[b] > partners.score[slot, capacity - 1]:
+    for turn in range(-1, _BLOCKS_BY_BOUND + n_blocks):
+        if turn < 0:  # all merged nodes; in this loop too, because every place that scores is compiled anew
+            first, end = slots.rest[0], min(slots.rest[1], stop)
+        else:
+            b = turn - _BLOCKS_BY_BOUND
             if turn < _BLOCKS_BY_BOUND:
-                break  # so are all others
-            continue
-        bound[b] = np.inf
-        end = min(blocks.start[b] + blocks.live[b], stop)
-        _score_range(model, slots, partners, slot, blocks.start[b], end, scratch)
+                b = 0
+                for other in range(1, n_blocks):
+                    if bound[other] < bound[b]:
+                        b = other
+            if b >= n_blocks or bound[b] == np.inf:  # none left, or looked at
+                continue
+            if partners.held[slot] == capacity and bound[b] > partners.score[slot, capacity - 1]:
+                if turn < _BLOCKS_BY_BOUND:
+                    break  # so are all others
+                continue
+            bound[b] = np.inf
+            first, end = blocks.start[b], min(blocks.start[b] + blocks.live[b], stop)
+        _score_range(model, slots, partners, slot, first, end, scratch)
     if (slot < stop and slots.block[slot] >= 0) or slots.rest[0] <= slot < min(slots.rest[1], stop):
         others -= 1  # itself
     partners.complete[slot] = others <= capacity
@@ -215,7 +217,7 @@ def _move_slot(slots, partners, source, target):
     partners.head[target] = partners.head[source]
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def _leave_slot(slots, blocks, partners, slot):
     """Close the gap that a merged node leaves: the last of its block, or the last merged node, moves there."""
     b = slots.block[slot]
@@ -229,10 +231,10 @@ def _leave_slot(slots, blocks, partners, slot):
         _move_slot(slots, partners, last, slot)
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def _pack(slots, blocks, partners):
     """Move all nodes up to close the gaps between blocks, so that there is room after them."""
-    target = 0
+    target = np.int64(0)  # for a plain 0 numba would compile `_move_slot` twice: for that number, and for others
     for b in range(blocks.start.shape[0]):
         start = blocks.start[b]
         blocks.start[b] = target
@@ -269,17 +271,25 @@ def _best_key(slots, partners, slot):
     return partners.score[slot, held - 1], -1, -1
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def _queue_slot(queue, slots, partners, slot):
     score, low, high = _best_key(slots, partners, slot)
     if score < np.inf:
         push(queue, slots.node[slot], score, low, high)
 
 
-@kernel(counted=False)
-def _queue_leaves(queue, slots, partners):
-    for slot in range(slots.rest[0]):
-        _queue_slot(queue, slots, partners, slot)
+def _queue_of_leaves(slots: Slots, partners: Partners) -> Queue:
+    """Every leaf by its best pair; sorted, which is one of the orders that a heap may have."""
+    m = int(slots.rest[0])
+    leaf, score = np.flatnonzero(partners.held[:m] > 0), partners.score[:m, 0]
+    leaf = leaf[score[leaf] < np.inf]
+    own, other = slots.node[leaf], partners.node[leaf, 0]
+    low, high = np.minimum(own, other), np.maximum(own, other)
+    order, queue = np.lexsort((high, low, score[leaf])), empty_queue(2 * m)
+    for column, values in zip(queue[:4], (own, score[leaf], low, high), strict=True):
+        column[: order.shape[0]] = values[order]
+    queue.size[0] = order.shape[0]
+    return queue
 
 
 @kernel(inline=True, counted=False)
@@ -325,8 +335,8 @@ def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, nod
             row[s] = columns[s, a] + columns[s, b]
         joined = log_phi_h(model, row)
         log_apart = log_phi_t[a] + log_phi_t[b]
-        _leave_slot(slots, blocks, partners, max(a, b))
-        _leave_slot(slots, blocks, partners, min(a, b))
+        for leaving in (max(a, b), min(a, b)):
+            _leave_slot(slots, blocks, partners, leaving)
         if slots.rest[1] == node.shape[0]:
             _pack(slots, blocks, partners)
         slot = slots.rest[1]
@@ -366,7 +376,7 @@ def build_tree(
     m = atoms.shape[0]
     compiled = model.compile(atoms.sum(axis=0))
     slots, blocks = leaf_slots(model, compiled, atoms, log_phi_t)
-    partners, queue = no_partners(slots), empty_queue(2 * m)
+    partners = no_partners(slots)
     node_log_phi_h = np.empty(2 * m - 1)
     if log_phi_t is None:
         node_log_phi_h[slots.node[:m]] = slots.log_phi_t[:m]
@@ -377,8 +387,7 @@ def build_tree(
         _score_all_leaves(compiled, slots, blocks, partners, threads)
     else:
         score_pairs(compiled, slots, blocks, partners)
-    _queue_leaves(queue, slots, partners)
-    scratch = scratch_for(slots, blocks)
+    queue, scratch = _queue_of_leaves(slots, partners), scratch_for(slots, blocks)
     for done in range(0, m - 1, _MERGES_PER_REPORT):
         report("merging", done, m - 1)
         stop = min(done + _MERGES_PER_REPORT, m - 1)

@@ -233,5 +233,6 @@ def make_blocks(compiled: CompiledModel, columns: np.ndarray, log_phi_t: np.ndar
     least = np.where(np.arange(len(parts)) < bounded, 0.0, -np.inf)
     start, first = np.cumsum(sizes) - sizes, np.array([part[0] for part in parts])
     blocks = Blocks(start, sizes, columns[0, first].copy(), least, np.zeros(shape), np.zeros(shape))
-    _measure(found, order, log_phi_t, blocks)
+    if bounded:
+        _measure(found, order, log_phi_t, blocks)
     return order, blocks

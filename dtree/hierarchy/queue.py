@@ -23,7 +23,7 @@ def empty_queue(capacity: int) -> Queue:
     return Queue(node, np.empty(capacity), low, high, np.zeros(1, dtype=np.int64))
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def _before(queue, at, score, low, high):
     """Whether entry `at` comes before a pair (low, high) of that score."""
     if queue.score[at] != score:
@@ -33,17 +33,17 @@ def _before(queue, at, score, low, high):
     return queue.high[at] < high
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def _set(queue, at, node, score, low, high):
     queue.node[at], queue.score[at], queue.low[at], queue.high[at] = node, score, low, high
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def _copy(queue, source, target):
     _set(queue, target, queue.node[source], queue.score[source], queue.low[source], queue.high[source])
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def push(queue, node, score, low, high):
     """Add an entry."""
     at = queue.size[0]

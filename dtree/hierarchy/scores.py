@@ -46,7 +46,7 @@ def turn_into_scores(model, columns, log_phi_t, row, log_phi_t_row, start, stop,
         out[j] = on_tie_grid(log_phi_t_row + log_phi_t[j] - out[j] - log_kappa(model.prior, count))
 
 
-@kernel(counted=False)
+@kernel(inline=True, counted=False)
 def score_against(model, columns, log_own, log_phi_t, row, log_phi_t_row, start, stop, out):
     """out[j] = log d of `row` (s,) with column j, on the tie grid, start <= j < stop; log_own are their marginals."""
     log_marginal_joined(model.family, columns, log_own, row, start, stop, out)

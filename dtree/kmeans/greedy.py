@@ -19,7 +19,7 @@ from dtree.hierarchy.statistics import add_by_label
 _LARGEST_TABLED_COUNT = 50_000.0  # see `compile_for`
 
 
-@kernel
+@kernel(inline=True)
 def _wider(columns, worth, capacity):
     """Copies of the per-cluster arrays with room for `capacity` clusters."""
     more_columns = np.zeros((columns.shape[0], capacity))
@@ -33,7 +33,7 @@ def _wider(columns, worth, capacity):
     return more_columns, more_worth
 
 
-@kernel
+@kernel(inline=True)
 def _best_cluster(model, columns, worth, members, row, k, joined):
     """Where `row` gains most, and that gain; empty ones are skipped. joined (k,) is scratch."""
     log_marginal_merged(model.family, columns, row, 0, k, joined)
@@ -139,11 +139,11 @@ def merge_while_rising(model, statistics, worth, gains):
     """
     k, s = statistics.shape
     columns = np.ascontiguousarray(statistics.T)
-    owner = np.arange(k)
-    alive = np.ones(k, dtype=np.bool_)
-    best_gain = np.full(k, -np.inf)
-    best_with = np.zeros(k, dtype=np.int64)
-    stale = np.ones(k, dtype=np.bool_)
+    owner, best_with = np.empty(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
+    alive, stale = np.empty(k, dtype=np.bool_), np.empty(k, dtype=np.bool_)
+    best_gain = np.empty(k)
+    for i in range(k):  # a loop, since every function of NumPy is compiled anew for the kernel that calls it
+        owner[i], alive[i], stale[i], best_gain[i] = i, True, True, -np.inf
     joined = np.empty(k)
     while True:
         for i in range(k):
@@ -154,7 +154,10 @@ def merge_while_rising(model, statistics, worth, gains):
                     for j in range(i + 1, k):
                         if gains[i, j] > best_gain[i]:
                             best_gain[i], best_with[i] = gains[i, j], j
-        a = np.argmax(best_gain) if k > 0 else 0
+        a = 0
+        for i in range(1, k):
+            if best_gain[i] > best_gain[a]:
+                a = i
         if k == 0 or not best_gain[a] > 0.0:
             return owner
         b = best_with[a]

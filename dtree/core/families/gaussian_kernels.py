@@ -110,7 +110,7 @@ def _posterior_factor(family, row, factor):
     return log_det
 
 
-@kernel
+@kernel(inline=True)
 def _merge_points(family, columns, row, points, out):
     """Scores of `row` with columns that hold one point each.
 
@@ -163,7 +163,7 @@ def _merge_points(family, columns, row, points, out):
             out[chosen[lane]] = term - exponent * (log_det + log_growth[lane])
 
 
-@kernel
+@kernel(inline=True)
 def _merge_clusters(family, columns, row, clusters, out):
     """Scores of `row` with columns of several points each: one factorisation per column."""
     d = family.pull.shape[0]

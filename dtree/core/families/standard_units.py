@@ -72,7 +72,8 @@ class StandardUnits(Family):
         return int(self.mean.shape[0])  # asked for every block of rows, so not searched among all parameters
 
     def statistics(self, X: Any) -> np.ndarray:
-        rows, step = self.kept_rows(X), np.zeros(self.n_features) if self.step is None else self.step
+        rows, step = self.kept_rows(X).view(), np.zeros(self.n_features) if self.step is None else self.step
+        rows.flags.writeable = False  # some rows are so anyway: of both kinds the kernel would be compiled twice
         return statistics_of_rows(rows, self.origin, self.unit, (step / self.unit) ** 2 / 12.0, self.needs_covariance)
 
     @property
