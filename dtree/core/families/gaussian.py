@@ -190,14 +190,14 @@ class Gaussian(StandardUnits):
         strength, dof, mean, scale = self.posterior(statistics)
         d = self.n_features
         try:
-            factor = np.linalg.cholesky(scale)
+            factor, inverse = np.linalg.cholesky(scale), np.linalg.inv(scale)
         except np.linalg.LinAlgError:
             raise ValueError(
                 "a component's posterior scale matrix is not positive definite in double precision: the family's scale "
                 "is too small for the spread of these data; give a larger one or rescale the features"
             ) from None
         log_det = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-        precision = dof[:, None, None] * np.linalg.inv(scale)
+        precision = dof[:, None, None] * inverse
         pushed = np.einsum("kab,kb->ka", precision, mean)
         log_det_precision = digamma(0.5 * (dof[:, None] - np.arange(d))).sum(axis=1) + d * math.log(2.0) - log_det
         constant = 0.5 * (log_det_precision - d * _LOG_2PI - d / strength - np.einsum("ka,ka->k", pushed, mean))
