@@ -99,7 +99,7 @@ def _written(rng: np.random.Generator, drawn: Drawn, folder: Path) -> Path:
     path = folder / f"data.{ending}"
     if ending == "zarr":
         chunks = tuple(int(rng.integers(1, size + 1)) for size in rows.shape)
-        zarr.create_array(path, data=np.ascontiguousarray(rows), chunks=chunks)
+        zarr.create_array(path, data=np.ascontiguousarray(rows), chunks=chunks, config={"write_empty_chunks": True})
         return path
     if ending == "npy":
         np.save(path, rows)
