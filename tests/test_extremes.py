@@ -144,3 +144,11 @@ def test_learning_from_rows_that_are_all_odd_ends_with_a_density() -> None:
     model = dtree.BHC(prior="nggp", optimize=True).fit(table)
     assert model.prior_.alpha > 1e30
     assert np.all(np.isfinite(model.score_samples(table)))
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e3, 4e6, 1e8, 1e10])
+def test_two_heavy_rows_do_not_round_a_scale_to_nothing(weight: float) -> None:
+    first, second = [7.000000000001158, 0.86, 2.78, 1.64], [7.000000000000238, -2.37, 0.51, 4.06]
+    given = [weight, np.floor(1.2 * weight)]
+    model = dtree.TreeClustering(max_iter=1, random_state=310).fit([first, second], sample_weight=given)
+    assert np.all(np.isfinite(model.score_samples([first, second])))
