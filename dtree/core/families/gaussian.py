@@ -298,9 +298,7 @@ class Gaussian(StandardUnits):
         return np.concatenate([head, by_factor[np.tril_indices(d)]])
 
 
-def _above_share(
-    scale: np.ndarray, covariance: np.ndarray, dof: float, rows: float, least: float = 1e-4
-) -> np.ndarray:
+def _above_share(scale: np.ndarray, covariance: np.ndarray, dof: float, rows: float, least: float = 1e-4) -> np.ndarray:
     """`scale` with its eigenvalues relative to the data's covariance kept above `least` per degree of freedom.
 
     Where the rows have no spread at all it stays above what rounding leaves of the sums of squares of so many rows.
