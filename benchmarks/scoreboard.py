@@ -1,10 +1,12 @@
 """What a person waits for, in one table: seconds here, a peer in the same run, the ratio, and what the last release took.
 
-    python -m benchmarks scoreboard [--data DIR] [--quick] [--only WORD]
+    python -m benchmarks scoreboard [--data DIR] [--quick] [--only WORD] [--record]
 
 Every row asserts its answer before anything is timed. --quick does the same on few rows, so that the answers are checked
-in seconds; its times say nothing. Rows that need a data set are left out without --data. Figures of the last release are
-in last_release.json, measured on a quiet machine of two cores; a slow-down is seen beside them on such a machine only.
+in seconds; its times say nothing. Rows that need a data set are left out without --data. Beside the seconds that pass
+stand those of the processor, which say more when the machine has other work. Figures of the last release are in
+last_release.json, measured on a quiet machine of two cores; a slow-down is seen beside them on such a machine only.
+--record keeps the rows in scoreboard.json, from which the site makes its page of performance.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +31,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 import dtree
-from benchmarks.measure import load, machine, markdown_table, seconds
+from benchmarks.measure import commit, load, machine, markdown_table
 from dtree.core.families import FAMILIES, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
@@ -37,6 +41,7 @@ from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.defaults import choose_model
 
 _LAST_RELEASE = Path(__file__).with_name("last_release.json")
+_RECORD = Path(__file__).with_name("scoreboard.json")
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -52,12 +57,31 @@ class Asked(NamedTuple):
         return few if self.quick else many
 
 
-class Took(NamedTuple):
-    """Seconds here and those of a peer."""
+class Spent(NamedTuple):
+    """Seconds that passed, and those of all processors, where they are known."""
 
-    here: float
+    seconds: float
+    processor: float | None
+
+
+class Took(NamedTuple):
+    """What was spent here and by a peer."""
+
+    here: Spent
     peer: str = ""
-    there: float | None = None
+    there: Spent | None = None
+
+
+def spent(call: Callable[[], Any]) -> tuple[Spent, Any]:
+    """What a call spends, programs that it starts and waits for included, and its answer."""
+
+    def processors() -> float:
+        kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        return sum(sum(resource.getrusage(kind)[:2]) for kind in kinds)
+
+    began, before = time.perf_counter(), processors()
+    answer = call()
+    return Spent(time.perf_counter() - began, processors() - before), answer
 
 
 def clusters(n: int, d: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -95,8 +119,8 @@ def fit_wide(asked: Asked) -> Took:
         most = 3 if asked.quick else 12
         min(GaussianMixture(k, random_state=0).fit(Z).bic(Z) for k in range(1, most + 1))
 
-    here = seconds(lambda: dtree.BHC("gaussian").fit(X))[0]
-    return Took(here, "Gaussian mixture by BIC, k = 1..12", seconds(by_bic)[0])
+    here = spent(lambda: dtree.BHC("gaussian").fit(X))[0]
+    return Took(here, "Gaussian mixture by BIC, k = 1..12", spent(by_bic)[0])
 
 
 def choose_wide(asked: Asked) -> Took:
@@ -104,7 +128,7 @@ def choose_wide(asked: Asked) -> Took:
     X = load_breast_cancer().data[: asked.rows(569, 80), : asked.rows(30, 6)]
     model = choose_model(X)
     assert model.family.name == "gaussian"
-    return Took(seconds(lambda: choose_model(X))[0])
+    return Took(spent(lambda: choose_model(X))[0])
 
 
 def fit_narrow(asked: Asked) -> Took:
@@ -112,7 +136,7 @@ def fit_narrow(asked: Asked) -> Took:
     X, y = clusters(asked.rows(1000, 90), 2, 3)
     _same_groups(y, dtree.BHC("gaussian").fit(X).labels_)
     return Took(
-        seconds(lambda: dtree.BHC("gaussian").fit(X))[0], "scipy average", seconds(lambda: linkage(X, "average"))[0]
+        spent(lambda: dtree.BHC("gaussian").fit(X))[0], "scipy average", spent(lambda: linkage(X, "average"))[0]
     )
 
 
@@ -123,8 +147,8 @@ def fit_binary(asked: Asked) -> Took:
     y = np.arange(n) % 3
     X = (rng.random((n, d)) < rng.uniform(0.05, 0.95, (3, d))[y]).astype(float)
     _same_groups(y, dtree.BHC("bernoulli").fit(X).labels_)
-    here = seconds(lambda: dtree.BHC("bernoulli").fit(X))[0]
-    return Took(here, "scipy average", seconds(lambda: linkage(X, "average"))[0])
+    here = spent(lambda: dtree.BHC("bernoulli").fit(X))[0]
+    return Took(here, "scipy average", spent(lambda: linkage(X, "average"))[0])
 
 
 def fit_words(asked: Asked) -> Took | None:
@@ -135,8 +159,8 @@ def fit_words(asked: Asked) -> Took | None:
     X = X[:40] if asked.quick else X
     dtree.BHC("multinomial").fit(X[:30]).tree_.validate()
     dense = X.toarray()
-    here = seconds(lambda: dtree.BHC("multinomial").fit(X))[0]
-    return Took(here, "scipy average (dense)", seconds(lambda: linkage(dense, "average"))[0])
+    here = spent(lambda: dtree.BHC("multinomial").fit(X))[0]
+    return Took(here, "scipy average (dense)", spent(lambda: linkage(dense, "average"))[0])
 
 
 def _exact(name: str, n: int, few: int, d: int = 10, peer: bool = True) -> Callable[[Asked], Took]:
@@ -147,7 +171,7 @@ def _exact(name: str, n: int, few: int, d: int = 10, peer: bool = True) -> Calla
         small = build_tree(model, atoms[:100])
         small.validate()
         _same_groups(y[:100], small.cut(n_clusters=4))
-        here = seconds(lambda: build_tree(model, atoms))[0]
+        here = spent(lambda: build_tree(model, atoms))[0]
         if not peer:
             return Took(here)
         return Took(here, *_average_linkage(X))
@@ -156,12 +180,12 @@ def _exact(name: str, n: int, few: int, d: int = 10, peer: bool = True) -> Calla
     return row
 
 
-def _average_linkage(X: np.ndarray) -> tuple[str, float]:
+def _average_linkage(X: np.ndarray) -> tuple[str, Spent]:
     try:
         import fastcluster
     except ImportError:
-        return "scipy average", seconds(lambda: linkage(X, "average"))[0]
-    return "fastcluster average", seconds(lambda: fastcluster.linkage(X, "average"))[0]
+        return "scipy average", spent(lambda: linkage(X, "average"))[0]
+    return "fastcluster average", spent(lambda: fastcluster.linkage(X, "average"))[0]
 
 
 def on_workers(asked: Asked) -> Took:
@@ -172,23 +196,22 @@ def on_workers(asked: Asked) -> Took:
     X, _ = clusters(asked.rows(20_000, 300), 8, 5)
     model = _given(X, "gaussian-diag")
     atoms = model.atoms(X)
-    alone, tree = seconds(lambda: build_tree(model, atoms))
+    alone, tree = spent(lambda: build_tree(model, atoms))
     with cluster_client(n_workers=2, processes=not asked.quick, warm=False, memory_limit="2GB") as client:
-        here, shared = seconds(
-            lambda: client.submit(central_task, SharedPairs.tree, (model, atoms), pure=False).result()
-        )
+        here, shared = spent(lambda: client.submit(central_task, SharedPairs.tree, (model, atoms), pure=False).result())
     assert np.array_equal(tree.merges, shared.merges)
-    return Took(here, "one process", alone)
+    return Took(Spent(here.seconds, None), "one process", alone)  # workers are still there and do not count yet
 
 
-def command(asked: Asked, *words: str, cache: Path | None = None) -> float:
-    """Seconds of `dtree WORDS` in a process of its own, imports and all."""
+def command(asked: Asked, *words: str, cache: Path | None = None) -> Spent:
+    """What `dtree WORDS` spends in a process of its own, imports and all."""
     environment = {**os.environ, "PYTHONPATH": str(_ROOT), **({"DTREE_CACHE_DIR": str(cache)} if cache else {})}
-    began = time.perf_counter()
     line = [sys.executable, "-m", "dtree.cli", *words]
-    done = subprocess.run(line, cwd=asked.folder, env=environment, capture_output=True, text=True, check=False)
+    took, done = spent(
+        lambda: subprocess.run(line, cwd=asked.folder, env=environment, capture_output=True, text=True, check=False)
+    )
     assert done.returncode == 0, done.stderr
-    return time.perf_counter() - began
+    return took
 
 
 def _fit_file(n: int, d: int) -> Callable[[Asked], Took]:
@@ -232,7 +255,7 @@ def tiny_chain(asked: Asked) -> Took:
         chain = dtree.DPMixtureMCMC("gibbs", family, dtree.DirichletProcess(1.0), chains=1, draws=draws, random_state=0)
         return chain.fit(X)
 
-    here, fitted = seconds(fit)
+    here, fitted = spent(fit)
     together = (fitted.partitions_[..., 0] == fitted.partitions_[..., 1]).mean()
     apart = (fitted.partitions_[..., 0] == fitted.partitions_[..., 4]).mean()
     assert together > apart
@@ -248,21 +271,20 @@ def label_rows(asked: Asked) -> Took:
 
     scorer = Scorer(fitted.model_, fitted.statistics_) if hasattr(fitted, "model_") else None
     _same_groups(y[:1000], fitted.predict(X[:1000]))
-    here = seconds(lambda: (fitted.predict(X), fitted.score_samples(X)))[0]
+    here = spent(lambda: (fitted.predict(X), fitted.score_samples(X)))[0]
     if scorer is None:
         return Took(here)
-    return Took(here, "assignment alone", seconds(lambda: scorer.assign(X))[0])
+    return Took(here, "assignment alone", spent(lambda: scorer.assign(X))[0])
 
 
-def chunks(asked: Asked) -> Took:
+def chunks(asked: Asked) -> None:
     """chunks of 600,000 x 8: even, at least four for each of two workers."""
     sizes = [
         stop - start
         for start, stop in chunk_bounds(600_000, chunk_rows_for(Source("npy", "", (600_000, 8), "float64")))
     ]
     assert len(sizes) >= 8, sizes
-    assert max(sizes) <= 1.1 * min(sizes), sizes
-    return Took(float(len(sizes)))
+    assert max(sizes) <= 1.1 * min(sizes), sizes  # nothing is timed
 
 
 ROWS: dict[str, Callable[[Asked], Took | None]] = {
@@ -285,10 +307,9 @@ ROWS: dict[str, Callable[[Asked], Took | None]] = {
 }
 
 
-def board(quick: bool, data: Path | None, only: str = "") -> list[list[Any]]:
-    """Every row: name, what it is, seconds, peer, its seconds, ratio, seconds of the last release."""
-    last = json.loads(_LAST_RELEASE.read_text())
-    lines = []
+def board(quick: bool, data: Path | None, only: str = "") -> dict[str, dict[str, Any]]:
+    """Every row by its name: what it is, what was spent here and by a peer, and when and where that was."""
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, row in ROWS.items():
             if only not in name:
@@ -296,13 +317,46 @@ def board(quick: bool, data: Path | None, only: str = "") -> list[list[Any]]:
             took = row(Asked(quick, data, Path(folder)))
             if took is None:
                 continue
-            ratio = "" if took.there is None else f"{took.here / took.there:.2f}"
-            there = "" if took.there is None else f"{took.there:.2f}"
-            lines.append(
-                [name, (row.__doc__ or "").strip().rstrip("."), took.here, took.peer, there, ratio, last.get(name, "")]
-            )
-            print(name, f"{took.here:.2f}", file=sys.stderr, flush=True)
+            found[name] = {
+                "what": (row.__doc__ or "").strip().rstrip("."),
+                "here": took.here._asdict(),
+                "peer": took.peer,
+                "there": None if took.there is None else took.there._asdict(),
+                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                "commit": commit(),
+                "load": round(os.getloadavg()[0], 1),
+                "machine": machine(),
+            }
+            print(name, f"{took.here.seconds:.2f}", file=sys.stderr, flush=True)
+    return found
+
+
+def lines_of(found: dict[str, dict[str, Any]]) -> list[list[Any]]:
+    """The rows of the table: seconds and processor seconds here and there, their ratio, seconds of the last release."""
+    last = json.loads(_LAST_RELEASE.read_text())
+
+    def shown(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f}"
+
+    lines = []
+    for name, row in found.items():
+        here, there = row["here"], row["there"] or {"seconds": None, "processor": None}
+        # The load of a machine is in the seconds that pass; processors' seconds are compared where both are known.
+        unit = "processor" if here["processor"] and there["processor"] else "seconds"
+        ratio = here[unit] / there[unit] if there[unit] else None
+        times = [shown(side[unit]) for side in (here, there) for unit in ("seconds", "processor")]
+        lines.append([row["what"], *times[:2], row["peer"], *times[2:], shown(ratio), last.get(name, "")])
     return lines
+
+
+HEADER = ["what", "s", "processor s", "peer", "its s", "its processor s", "ratio", "last release s"]
+
+
+def record(found: dict[str, dict[str, Any]]) -> None:
+    """Keep rows in place of what was measured of them before."""
+    known = json.loads(_RECORD.read_text()) if _RECORD.exists() else {}
+    kept = {name: found.get(name, known.get(name)) for name in ROWS}
+    _RECORD.write_text(json.dumps({name: row for name, row in kept.items() if row}, indent=1) + "\n")
 
 
 def main(words: list[str] | None = None) -> None:
@@ -310,11 +364,15 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="folder with more data sets as .npz")
     parser.add_argument("--quick", action="store_true", help="few rows: the answers are checked, times say nothing")
     parser.add_argument("--only", default="", help="rows whose name holds this word")
+    parser.add_argument("--record", action="store_true", help="keep the figures in scoreboard.json, for the site")
     arguments = parser.parse_args(words)
-    lines = board(arguments.quick, arguments.data, arguments.only)
+    if arguments.quick and arguments.record:
+        parser.error("--quick times say nothing and are not kept: leave out --record")
+    found = board(arguments.quick, arguments.data, arguments.only)
+    if arguments.record:
+        record(found)
     print(machine(), "\n")
-    names = ["row", "what", "s", "peer", "peer s", "ratio", "last release s"]
-    print("\n".join(markdown_table(names, lines)))
+    print("\n".join(markdown_table(HEADER, lines_of(found))))
 
 
 if __name__ == "__main__":

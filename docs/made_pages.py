@@ -1,12 +1,13 @@
 """Pages that are made from what stands elsewhere, so that nothing is written twice.
 
 The text of the guide lives in the docstrings of `dtree.guide`, where `pydoc` finds it; notebooks live in `notebooks/`;
-measured figures in `benchmarks/RESULTS.md`. `make_pages` writes all of them, as Markdown and notebooks, into
-`docs/_made/` before Sphinx reads its sources. `docstring_to_numpydoc` brings the docstrings of the reference into the
-shape that numpydoc wants.
+measured figures in `benchmarks/RESULTS.md`, seconds in the kept rows of its scoreboard. `make_pages` writes all of
+them, as Markdown and notebooks, into `docs/_made/` before Sphinx reads its sources. `docstring_to_numpydoc` brings the
+docstrings of the reference into the shape that numpydoc wants.
 """
 
 import importlib
+import json
 import pkgutil
 import re
 import shutil
@@ -98,6 +99,44 @@ def with_links_to_files(text: str, folder: str) -> str:
     return re.sub(r"\[([^\]]*)\]\((?!http|#|/)([^)#]+)[^)]*\)", mended, text)
 
 
+PERFORMANCE = """# Performance
+
+What a person waits for: seconds of the processor here, and of a peer in the same run.
+
+{table}
+
+On {machines}. Seconds of the last release passed on a quiet machine of two cores; under load (how many programs wanted
+the two cores) a second of the processor does less. `python -m benchmarks scoreboard --record` measures the rows again;
+every row checks its answer before it is timed. [All tables, answers too, and where dtree loses](measured.md).
+
+```{{toctree}}
+:hidden:
+
+measured
+```
+"""
+
+
+def performance_page() -> str:
+    """Markdown of the rows that the scoreboard kept."""
+    rows = json.loads((ROOT / "benchmarks" / "scoreboard.json").read_text())
+    last = json.loads((ROOT / "benchmarks" / "last_release.json").read_text())
+
+    def shown(spent: dict[str, float | None] | None) -> str:
+        """Seconds of the processor, or those that passed where the former are not known."""
+        if spent is None:
+            return ""
+        return f"{spent['seconds']:.2f} passed" if spent["processor"] is None else f"{spent['processor']:.2f}"
+
+    table = ["| what | dtree | peer | peer's | last release | measured |", "| --- | ---: | --- | ---: | ---: | --- |"]
+    for name, row in rows.items():
+        when = f"{row['date']}, {row['commit']}, load {row['load']}"
+        cells = [row["what"], shown(row["here"]), row["peer"], shown(row["there"]), last.get(name, ""), when]
+        table.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    machines = " and ".join(sorted({row["machine"] for row in rows.values()}))
+    return PERFORMANCE.format(table="\n".join(table), machines=machines)
+
+
 def make_pages() -> None:
     """Write all made pages anew."""
     shutil.rmtree(MADE, ignore_errors=True)
@@ -110,6 +149,7 @@ def make_pages() -> None:
         (MADE / "stories").mkdir(exist_ok=True)
         shutil.copy(notebook, MADE / "stories" / notebook.name)
     decision_picture.write(MADE / "which_method.html")
+    (MADE / "performance.md").write_text(performance_page())
     for source, page in ((ROOT / "benchmarks" / "RESULTS.md", "measured"), (ROOT / "deploy" / "README.md", "deploy")):
         text = with_links_to_files(source.read_text(), source.parent.name)
         (MADE / f"{page}.md").write_text(text)

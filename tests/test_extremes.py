@@ -68,6 +68,25 @@ def test_weights_beyond_rounding_get_one_sentence(estimator: type) -> None:
         estimator().fit(normal(), sample_weight=np.full(100, 1e12))
 
 
+def test_weights_that_are_no_longer_exact_get_one_sentence() -> None:
+    counts = np.random.default_rng(0).integers(0, 5, size=(10, 4))
+    with pytest.raises(ValueError, match="no longer exact, so divide all weights"):
+        dtree.BHC("multinomial").fit(counts, sample_weight=np.full(10, 1e18))  # sizes of nodes overflowed in silence
+
+
+def test_a_batch_that_is_refused_leaves_the_mixture_whole() -> None:
+    base = np.random.default_rng(0).normal(size=(26, 1))
+    rows = np.hstack([base, base + 1e-9 * np.random.default_rng(1).normal(size=(26, 1))])
+    settings = {"family": "gaussian", "truncation": 3, "max_iter": 1, "random_state": 0}
+    model, twin = dtree.DPMixtureVB("O-TSB", **settings).fit(rows), dtree.DPMixtureVB("O-TSB", **settings).fit(rows)
+    labels, bound = model.labels_, model.elbo_
+    with pytest.raises(ValueError, match="not positive definite in double precision"):
+        model.partial_fit(rows[:4] * 1e12)
+    assert np.array_equal(model.labels_, labels)
+    assert model.elbo_ == bound
+    assert model.partial_fit(rows[:4]).elbo_ == twin.partial_fit(rows[:4]).elbo_
+
+
 def test_rows_of_weight_zero_are_in_no_draw() -> None:
     weight = np.ones(30)
     weight[[3, 7]] = 0
@@ -125,3 +144,11 @@ def test_learning_from_rows_that_are_all_odd_ends_with_a_density() -> None:
     model = dtree.BHC(prior="nggp", optimize=True).fit(table)
     assert model.prior_.alpha > 1e30
     assert np.all(np.isfinite(model.score_samples(table)))
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e3, 4e6, 1e8, 1e10])
+def test_two_heavy_rows_do_not_round_a_scale_to_nothing(weight: float) -> None:
+    first, second = [7.000000000001158, 0.86, 2.78, 1.64], [7.000000000000238, -2.37, 0.51, 4.06]
+    given = [weight, np.floor(1.2 * weight)]
+    model = dtree.TreeClustering(max_iter=1, random_state=310).fit([first, second], sample_weight=given)
+    assert np.all(np.isfinite(model.score_samples([first, second])))

@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import dtree
 
 ROOT = Path(__file__).parents[1]
@@ -23,13 +25,22 @@ def ranges(lines: list[str]) -> dict[str, str]:
 
 def test_there_is_one_version() -> None:
     assert "version" in project()["dynamic"]
-    for name in (".github/CITATION.cff", "deploy/conda/meta.yaml"):
+    for name in (".github/CITATION.cff", "deploy/conda/recipe.yaml"):
         text = (ROOT / name).read_text()
-        assert dtree.__version__ in re.findall(r"^(?:version: |\{% set version = \")([\w.]+)", text, re.MULTILINE), name
+        assert re.search(r"^ *version: ([\w.]+)$", text, re.MULTILINE)[1] == dtree.__version__, name
     assert f"## {dtree.__version__}\n" in (ROOT / "dtree/guide/changes.py").read_text()
 
 
 def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
-    recipe = (ROOT / "deploy" / "conda" / "meta.yaml").read_text().split("  run:\n")[1].split("\ntest:")[0]
+    recipe = (ROOT / "deploy" / "conda" / "recipe.yaml").read_text().split("  run:\n")[1].split("\ntests:")[0]
     lines = [line.strip(" -") for line in recipe.splitlines()]
     assert ranges(lines) == ranges(project()["dependencies"]) | {"python": project()["requires-python"][2:]}
+
+
+def test_the_recipe_is_one_to_the_program_that_builds_it() -> None:
+    rattler = pytest.importorskip("rattler_build")
+    recipe = rattler.Stage0Recipe.from_file(ROOT / "deploy" / "conda" / "recipe.yaml")
+    (made,) = recipe.render(rattler.VariantConfig(), rattler.RenderConfig())
+    found = made.recipe.to_dict()
+    assert found["package"] == {"name": "dtree", "version": dtree.__version__}
+    assert found["build"]["noarch"] == "python"

@@ -7,6 +7,7 @@ from scipy import sparse
 
 LARGEST_VALUE = 1e150  # squares must stay finite
 SMALLEST_SPREAD = 1e-140  # and must not vanish
+MOST_COUNTED = 2.0**53  # rows, with their weights: doubles hold all whole numbers to here
 MOST_LEVELS = 100_000  # codes of a category: every cluster keeps a count of each, so more would not fit in memory
 _REMEDY = "remove or impute such rows before fitting"
 
@@ -260,6 +261,11 @@ def as_counts(sample_weight: Any, n: int) -> np.ndarray | None:
         raise ValueError("sample_weight must hold whole numbers of at least 0: a weight is how often a row was seen")
     if weight.sum() == 0:
         raise ValueError("sample_weight sums to zero: at least one row must count")
+    if weight.sum() > MOST_COUNTED:
+        raise ValueError(
+            f"sample_weight adds up to {weight.sum():g}: beyond {MOST_COUNTED:g} whole numbers are no longer exact, "
+            "so divide all weights by a number"
+        )
     return weight
 
 

@@ -64,6 +64,14 @@ class LevelTree(Binary):
         accepted[: self.n_leaves] = True  # a component is never parted
         return self._labels(accepted)
 
+    def _repr_svg_(self) -> str:
+        """A small picture, for notebooks, every component a cluster; that of a fitted model shows its own clusters."""
+        from dtree.core.shape import Shape
+        from dtree.core.tree_svg import svg_of_shape
+
+        shape = Shape(self.left, self.right, self.size, self.depth, "depth")
+        return svg_of_shape(shape, np.arange(self.n_leaves))
+
     def validate(self) -> None:
         """Raise ValueError unless the columns are a tree with depths that never fall."""
         m, merges = self.n_leaves, np.column_stack([self.left, self.right])

@@ -140,6 +140,7 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, batch: str | None = None) -> Self:
         """Visit one batch of rows; a batch seen before (same rows, or same `batch` name) replaces its old contribution.
+        A batch that is refused leaves the mixture as it was.
 
         The bound in `elbo_` is that of all batches seen so far and, for uncollapsed variants, does not fall when a
         batch is revisited. The first batch is fitted on its own; it fixes the family and the truncation. A batch may be
@@ -153,12 +154,16 @@ class DPMixtureVB(ClusterMixin, MixtureEstimator):
         rows = used_floats(X, self.columns_)
         if self._memory is None:
             first = self.fit_ if known else self._fit_batch(rows, weight, settings)
-            self._memory = Memory(first.rule, first.sums)
-        require_room_for_holes(self._memory.rule.family, rows)
+            memory = Memory(first.rule, first.sums)
+        else:
+            memory = self._memory.copy()
+        require_room_for_holes(memory.rule.family, rows)
         name = fingerprint(rows, weight) if batch is None else str(batch)
-        self._memory.visit(name, make_block(self._memory.rule.family, rows, weight), self.learn_alpha)
+        memory.visit(name, make_block(memory.rule.family, rows, weight), self.learn_alpha)
+        run = self._run_of_batches(memory.fit(), rows, named.row_names, settings)
+        self._memory = memory
         self.__dict__.pop("row_names_", None)  # those of another batch
-        return self._become(self._run_of_batches(self._memory.fit(), rows, named.row_names, settings))
+        return self._become(run)
 
     def _batch(self, X: Any) -> Any:
         """A batch in memory; the first one says which kinds its columns are, later ones are read likewise."""

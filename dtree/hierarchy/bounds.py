@@ -39,6 +39,18 @@ def _log_phi_pairs(model, columns, row, stop, out):
 
 
 @kernel
+def _log_phi_of_unions(model, statistics, first, second):
+    """log phi_h(first[j] u second[j]) of pairs of nodes, to the bit what a sum over all pairs has for them."""
+    column, one, out = np.empty((statistics.shape[1], 1)), np.empty(1), np.empty(first.shape[0])
+    for j in range(first.shape[0]):
+        for c in range(statistics.shape[1]):
+            column[c, 0] = statistics[second[j], c]
+        _log_phi_pairs(model, column, statistics[first[j]], 1, one)
+        out[j] = one[0]
+    return out
+
+
+@kernel
 def _subtree(left, right, top, limit, nodes):
     """Nodes below `top`, itself first, breadth first, at most `limit`; returns how many."""
     m = left.shape[0] + 1
@@ -129,21 +141,22 @@ def _log_up(tree: Tree, log_phi: np.ndarray) -> np.ndarray:
     return up
 
 
-def _alternatives(tree: Tree, model: Model, statistics: np.ndarray) -> dict[str, float]:
+def _alternatives(tree: Tree, compiled: Any, statistics: np.ndarray) -> dict[str, float]:
     """Log of the mass added by relocating grandchildren at every node with more than two leaves."""
     m = tree.n_leaves
     up = _log_up(tree, tree.log_phi_t)
     by_child = np.full((m - 1, 2), -np.inf)  # relocating under the first and the second child
-    rows, where, scale = [], [], []
+    pairs, where, scale = [], [], []
     children = np.stack([tree.merges, tree.merges[:, ::-1]], axis=1)  # (m-1, 2, 2) of each fork, in both orders
     for i in range(m - 1):
         for side, (inner, other) in enumerate(children[i]):
             for moved, stays in children[inner - m] if inner >= m else ():
-                rows.append(statistics[moved] + statistics[other])
+                pairs.append((moved, other) if side == 0 else (other, moved))  # what is under the left child first
                 where.append((i, side))
                 scale.append(tree.log_phi_t[stays] + up[m + i])
-    if rows:
-        for (i, side), log_mass in zip(where, model.log_phi_h(np.array(rows)) + scale, strict=True):
+    if pairs:
+        log_phi = _log_phi_of_unions(compiled, statistics, *np.array(pairs).T)
+        for (i, side), log_mass in zip(where, log_phi + scale, strict=True):
             by_child[i, side] = np.logaddexp(by_child[i, side], log_mass)
     first = np.where(np.isfinite(by_child[:, 0]), by_child[:, 0], by_child[:, 1])
     return {
@@ -181,7 +194,7 @@ def tree_bounds(tree: Tree, model: Model, atoms: np.ndarray, budget: int = DEFAU
     root = float(tree.log_phi_t[-1])
     limit = _limit_within(tree, budget)
     bounds = {"bhc": root}
-    for key, log_mass in _alternatives(tree, model, statistics).items():
+    for key, log_mass in _alternatives(tree, compiled, statistics).items():
         bounds[key] = float(np.logaddexp(root, log_mass))
     log_cross, _ = _cross_merges(tree, compiled, statistics, limit, nested=False)
     log_cross += _log_up(tree, tree.log_phi_t)[tree.n_leaves :]

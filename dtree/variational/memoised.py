@@ -5,6 +5,7 @@ present state and adds all batches up again in the order of their first visit, s
 of all rows seen so far. With an uncollapsed variant a revisit is coordinate ascent on that bound.
 """
 
+from copy import copy
 from functools import reduce
 from operator import add
 from typing import Any
@@ -29,6 +30,12 @@ class Memory:
         self.start = start  # makes the first state; replaced by the first batch's own sums
         self.batches: dict[str, Sums] = {}
         self.trace: list[float] = []
+
+    def copy(self) -> "Memory":
+        """A memory to which a batch may be shown without this one knowing; sums are never written to."""
+        other = copy(self)
+        other.batches, other.trace = dict(self.batches), list(self.trace)
+        return other
 
     def total(self) -> Sums:
         """Sums over all batches, or the start before the first visit."""

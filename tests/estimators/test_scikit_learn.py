@@ -116,3 +116,5 @@ def test_a_tree_is_a_picture() -> None:
     assert len(list(picture.iter(f"{space}polygon"))) >= 2
     few = dtree.BHC("poisson").fit([[1], [2], [90], [95]]).tree_
     assert few._repr_svg_().count("<path") == 6
+    levels = dtree.TreeClustering("components", random_state=0).fit(rows).tree_
+    assert xml.fromstring(levels._repr_svg_()).get("aria-label") == f"A tree over {levels.n_leaves} leaves"

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dtree
 from dtree.core.families import FAMILIES
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
@@ -95,3 +96,12 @@ def test_too_many_rows_for_the_exact_evidence_get_a_sentence():
     model = Model(FAMILIES["poisson"](1.0, 1.0), DirichletProcess(1.0))
     with pytest.raises(ValueError, match="at most 14 rows, not 15"):
         log_evidence_by_recursion(model, model.atoms(X))
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_bounds_are_in_order_where_rounding_is_coarse(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(27, 1)) @ rng.normal(size=(1, 3)) + 1e-9 * rng.normal(size=(27, 3))
+    bounds = list(dtree.evidence_bounds(rows, "gaussian", "nggp").values())
+    # Determinants of such matrices have seven digits less: only the same bits for the same pair keep the order.
+    assert np.all(np.diff(bounds) >= -1e-9 * abs(bounds[0])), bounds

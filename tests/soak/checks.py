@@ -201,6 +201,42 @@ def units_do_not_matter(model: Any, drawn: Drawn, rng: np.random.Generator) -> N
     require(apart <= 1e-6 * held, f"in units 2^{power} there are {counts}, and the bound is {apart:.3g} off")
 
 
+def order_does_not_matter(model: Any, drawn: Drawn, rng: np.random.Generator) -> None:
+    """Where no two numbers are equal, and so no merges tie, rows and columns in another order make the same tree."""
+    is_exact = type(model) is dtree.BHC and model.method == "exact" and not model.optimize
+    if not is_exact or not drawn.is_plain or np.unique(drawn.rows).size < drawn.rows.size:
+        return
+    rows, columns = rng.permutation(drawn.shape[0]), rng.permutation(drawn.shape[1])
+    weight = None if drawn.weight is None else drawn.weight[rows]
+    again = fitted(clone(model), drawn._replace(rows=drawn.rows[rows][:, columns], weight=weight))
+    ours, theirs = model.log_evidence_bound_, again.log_evidence_bound_
+    held = drawn.shape[0] if weight is None else weight.sum()
+    require(abs(ours - theirs) <= 1e-6 * held, f"in another order the bound is {theirs}, not {ours}")
+
+
+def learning_on_keeps_it_whole(model: Any, drawn: Drawn, rng: np.random.Generator) -> None:
+    """More rows, perhaps far out, are learned from, or are refused and leave the model as it was."""
+    if not hasattr(model, "partial_fit"):
+        return
+    ours = answer(model, drawn.rows)
+    copy = pickle.loads(pickle.dumps(model))
+    which = rng.integers(drawn.shape[0], size=min(4, drawn.shape[0]))
+    rows = drawn.rows.iloc[which] if isinstance(drawn.rows, pd.DataFrame) else drawn.dense()[which]
+    if drawn.is_plain:
+        rows = rows * 10.0 ** rng.choice([0, 3, 9])
+    try:
+        with only_sentences():
+            copy.partial_fit(rows)
+    except Refused:
+        require_same(ours, answer(copy, drawn.rows), "refused rows")
+        return
+    trees_are_valid(copy, drawn, rng)
+    for name, values in answer(copy, drawn.rows).items():
+        require(np.all(np.isfinite(values)), f"after more rows {name} is not finite")
+    expected = which.size + (drawn.shape[0] if isinstance(model, dtree.IncrementalBHC) else 0)
+    require(copy.labels_.shape == (expected,), f"after more rows there are {copy.labels_.shape[0]} labels")
+
+
 def cells_are_finite(model: Any, drawn: Drawn, rng: np.random.Generator) -> None:
     if not hasattr(model, "impute") or type(model.family_).__name__ == "Multinomial":
         return
@@ -223,5 +259,5 @@ def levels_are_cuts(model: Any, drawn: Drawn, rng: np.random.Generator) -> None:
 CHECKS: tuple[Callable[[Any, Drawn, np.random.Generator], None], ...] = (
     labels_are_contiguous, everything_is_finite, trees_are_valid, shares_add_up, bounds_are_in_order,
     same_seed_same_answer, copies_are_equal, far_rows_get_an_answer, cells_are_finite, levels_are_cuts,
-    units_do_not_matter,
+    units_do_not_matter, order_does_not_matter, learning_on_keeps_it_whole,
 )  # fmt: skip

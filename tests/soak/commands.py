@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import shlex
 import tempfile
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import zarr
 from scipy import sparse
+from scipy.cluster.hierarchy import is_valid_linkage
 from typer.testing import CliRunner
 
 import dtree
@@ -30,12 +33,16 @@ def run_commands(rng: np.random.Generator) -> str:
         return _call(app, [str(argument) for argument in arguments])
 
     drawn = draw_rows(rng, MOST_ROWS)._replace(weight=None)
+    if rng.random() < 0.05:
+        return _without_data(rng, call)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         data = _written(rng, drawn, folder)
         words, given = _fitting(rng, drawn, data, folder / "run.zarr")
         what = f"dtree {shlex.join(words)} on {drawn.words}"
         try:
+            call(*words, "--dry-run")
+            require(not (folder / "run.zarr").exists(), "a dry run writes a run")
             call(*words)
         except Refused as sentence:
             return f"{what}: refused, {sentence}"
@@ -46,6 +53,20 @@ def run_commands(rng: np.random.Generator) -> str:
             _same_as_python(given, data, folder / "run.zarr")
         except (Broken, Refused) as broken:
             raise Broken(f"{what}: {broken}") from broken
+    return what
+
+
+def _without_data(rng: np.random.Generator, call: Any) -> str:
+    """A command that makes its own rows."""
+    rows, seed = int(rng.integers(9, 300)), int(rng.integers(100))
+    with tempfile.TemporaryDirectory() as name:
+        if rng.random() < 0.3:
+            what = f"dtree bench --rows {max(rows, 10)} --features 2 --seed {seed}"
+            call(*shlex.split(what)[1:])
+            return what
+        what = f"dtree demo --rows {rows} --seed {seed}"
+        call(*shlex.split(what)[1:], "--out", f"{name}/demo.zarr")
+        require(dtree.open(f"{name}/demo.zarr").labels_.shape == (rows,), "the demo has another number of rows")
     return what
 
 
@@ -72,8 +93,14 @@ def _written(rng: np.random.Generator, drawn: Drawn, folder: Path) -> Path:
     if sparse.issparse(rows):
         sparse.save_npz(folder / "data.npz", rows.tocsr())
         return folder / "data.npz"
-    ending = str(rng.choice(["csv", "parquet"] if isinstance(rows, pd.DataFrame) else ["csv", "npy", "parquet"]))
+    ending = str(
+        rng.choice(["csv", "parquet"] if isinstance(rows, pd.DataFrame) else ["csv", "npy", "parquet", "zarr"])
+    )
     path = folder / f"data.{ending}"
+    if ending == "zarr":
+        chunks = tuple(int(rng.integers(1, size + 1)) for size in rows.shape)
+        zarr.create_array(path, data=np.ascontiguousarray(rows), chunks=chunks, config={"write_empty_chunks": True})
+        return path
     if ending == "npy":
         np.save(path, rows)
         return path
@@ -136,9 +163,20 @@ def _afterwards(rng: np.random.Generator, call: Any, folder: Path, data: Path) -
     exported = pd.read_csv(folder / "rows.csv", keep_default_na=False)["label"].to_numpy()
     require(np.array_equal(exported, labels), "export gives other labels")
     call("resume", run) if rng.random() < 0.3 else None
-    for command in (["levels", run], ["impute", run, data, "--out", folder / "filled.csv"]):
+    require(json.loads(call("status", run, "--json"))["state"] == "done", "status does not say that it is done")
+    for command in (
+        ["levels", run],
+        ["levels", run, "--clusters", 2, "--out", folder / "two.csv"],
+        ["impute", run, data, "--out", folder / "filled.csv"],
+        ["predict", run, data, "--surprisal", "--out", folder / "odd.csv"],
+        ["export", run, "--newick", folder / "tree.nwk", "--linkage", folder / "tree.npy"],
+        ["convert", run, folder / "converted.zarr"],
+    ):
         with contextlib.suppress(Refused):  # not every run can
             call(*command)
+    if (folder / "tree.npy").exists():
+        linkage = np.load(folder / "tree.npy")
+        require(linkage.shape[0] == 0 or is_valid_linkage(linkage), "SciPy does not take the exported linkage")
 
 
 def _same_as_python(given: dict[str, Any], data: Path, run: Path) -> None:

@@ -67,9 +67,11 @@ def draw_rows(rng: np.random.Generator, most: int) -> Drawn:
 
 
 def _weights(rng: np.random.Generator, n: int) -> np.ndarray:
-    kind = rng.integers(3)
+    kind = rng.integers(4)
     if kind == 0:
         return np.ones(n)
+    if kind == 3:  # as where rows are sums of many
+        return np.round(10.0 ** rng.uniform(2, rng.choice([4, 7, 12]), n))
     weight = rng.integers(0 if kind == 1 else 1, 6, n).astype(float)
     weight[rng.integers(n)] = 1 + rng.integers(1000)  # not all zero, and one row that weighs much
     return weight

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import require_positive
+from dtree.core.families.base import MOST_ROUNDING, require_positive
 from dtree.core.families.gaussian_kernels import CompiledGaussian, log_multigamma
 from dtree.core.families.moments import Moments
 from dtree.core.families.per_column import has_holes
@@ -190,14 +190,14 @@ class Gaussian(StandardUnits):
         strength, dof, mean, scale = self.posterior(statistics)
         d = self.n_features
         try:
-            factor = np.linalg.cholesky(scale)
+            factor, inverse = np.linalg.cholesky(scale), np.linalg.inv(scale)
         except np.linalg.LinAlgError:
             raise ValueError(
                 "a component's posterior scale matrix is not positive definite in double precision: the family's scale "
                 "is too small for the spread of these data; give a larger one or rescale the features"
             ) from None
         log_det = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-        precision = dof[:, None, None] * np.linalg.inv(scale)
+        precision = dof[:, None, None] * inverse
         pushed = np.einsum("kab,kb->ka", precision, mean)
         log_det_precision = digamma(0.5 * (dof[:, None] - np.arange(d))).sum(axis=1) + d * math.log(2.0) - log_det
         constant = 0.5 * (log_det_precision - d * _LOG_2PI - d / strength - np.einsum("ka,ka->k", pushed, mean))
@@ -231,7 +231,7 @@ class Gaussian(StandardUnits):
         centre = np.linalg.solve(precision_sum, np.einsum("k,kab,kb->a", weights, precision, mean))
         spread = weights @ (np.einsum("ka,kab,kb->k", mean - centre, precision, mean - centre) + d / strength)
         best_scale = self.dof * weights.sum() * np.linalg.inv(precision_sum)
-        new_scale = _above_share(best_scale, self._covariance(total), self.dof)
+        new_scale = _above_share(best_scale, self._covariance(total), self.dof, float(total[0]))
         to_units = np.outer(self.unit, self.unit)
 
         def at(log_excess: float) -> Any:
@@ -298,9 +298,13 @@ class Gaussian(StandardUnits):
         return np.concatenate([head, by_factor[np.tril_indices(d)]])
 
 
-def _above_share(scale: np.ndarray, covariance: np.ndarray, dof: float, least: float = 1e-4) -> np.ndarray:
-    """`scale` with its eigenvalues relative to the data's covariance kept above `least` per degree of freedom."""
-    ridge = 1e-9 * np.trace(covariance) / covariance.shape[0]
+def _above_share(scale: np.ndarray, covariance: np.ndarray, dof: float, rows: float, least: float = 1e-4) -> np.ndarray:
+    """`scale` with its eigenvalues relative to the data's covariance kept above `least` per degree of freedom.
+
+    Where the rows have no spread at all it stays above what rounding leaves of the sums of squares of so many rows.
+    """
+    rounding = np.finfo(np.float64).eps * rows / MOST_ROUNDING
+    ridge = max(1e-9, rounding / (least * dof)) * np.trace(covariance) / covariance.shape[0]
     values, vectors = eigh(scale, covariance + ridge * np.eye(covariance.shape[0]))
     if values[0] >= least * dof:
         return scale
