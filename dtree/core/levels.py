@@ -92,11 +92,19 @@ def pair_matrix(values: np.ndarray, k: int) -> np.ndarray:
     return out + out.T
 
 
-def level_tree(peaks: np.ndarray, depth: np.ndarray, size: np.ndarray, host: np.ndarray | None = None) -> LevelTree:
+def level_tree(
+    peaks: np.ndarray,
+    depth: np.ndarray,
+    size: np.ndarray,
+    host: np.ndarray | None = None,
+    apart: np.ndarray | None = None,
+) -> LevelTree:
     """The tree of components with log densities `peaks` (m,) at their tops, `depth` (m, m) of the valleys between them
     below the lower peak, and `size` (m,) rows.
 
     host : (m,) for a component that is too small to show a valley, the one it belongs to; itself for all others.
+    apart : (m, m) distances of any kind. A low component may show no valley towards several others; it then goes with
+    the nearest. By default they are all as near.
     """
     m = peaks.shape[0]
     host = np.arange(m) if host is None else host
@@ -113,14 +121,18 @@ def level_tree(peaks: np.ndarray, depth: np.ndarray, size: np.ndarray, host: np.
         return component
 
     last = int(large[0])
-    for pair in np.argsort(-meeting[i, j], kind="stable"):
-        high, low = top(i[pair]), top(j[pair])
+    nearness = np.zeros(i.shape[0]) if apart is None else apart[i, j]
+    for pair in np.lexsort((nearness, -meeting[i, j])):
+        across, own = i[pair], j[pair]
+        high, low = top(across), top(own)
         if high == low:
             continue
         if (peaks[high], -high) < (peaks[low], -low):
-            high, low = low, high
+            high, low, across = low, high, own
         joins_at[low] = max(0.0, peaks[low] - meeting[i[pair], j[pair]])
-        parent[low] = island[low] = last = high
+        # It joins where they meet, not at the top of the other island, which a cut may part from there.
+        parent[low] = across
+        island[low] = last = high
     joins_at[top(last)] = np.inf
     return _in_order(parent, joins_at, size)
 

@@ -117,6 +117,19 @@ def _add_rows(lines, rows, k, histogram, moments):
                 histogram[half, pair, int(where)] += weight
 
 
+def separations(moments: np.ndarray) -> np.ndarray:
+    """How far apart (p,) the centres of each pair are along its line, in units of the two spreads added up.
+
+    >>> places = np.array([[[2.0, 2.0, 2.5], [3.0, 0.0, 0.75]]])  # number, sum, sum of squares: 1 and 0, spread 0.5
+    >>> separations(places).tolist()
+    [1.0]
+    """
+    number = np.maximum(moments[:, :, 0], 1e-300)
+    centre = moments[:, :, 1] / number
+    spread = np.sqrt(np.maximum(moments[:, :, 2] / number - centre**2, 0.0)).sum(axis=1)
+    return np.abs(centre[:, 0] - centre[:, 1]) / np.maximum(spread, 1e-300)
+
+
 def depths(histogram: np.ndarray, moments: np.ndarray, deviations: float = DEVIATIONS) -> np.ndarray:
     """How deep (p,) the valley of each pair is at least, in nats below the lower of its two peaks."""
     grid = np.concatenate([[0.0], np.geomspace(_SMALLEST_S, _LARGEST_S, _STEPS)])

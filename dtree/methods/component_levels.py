@@ -21,7 +21,7 @@ from dtree.core.levels import (
     stability,
 )
 from dtree.core.overlap import Overlap, overlap_of, overlap_tree
-from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between
+from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between, separations
 from dtree.methods.completed_rows import completed
 from dtree.variational.mixture import Mixture
 
@@ -61,8 +61,8 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
         if isinstance(seen.pairs, Overlap):
             shares, rows = (part.sum(axis=0) if half is None else 2.0 * part[half] for part in seen.pairs)
             return overlap_tree(shares[:, full][:, :, full], rows[full], host)
-        depth = pair_matrix(depths_of(seen.pairs, half), k)[np.ix_(full, full)]
-        return level_tree(peaks, depth, np.rint(size), host)
+        depth, apart = (pair_matrix(found, k)[np.ix_(full, full)] for found in depths_of(seen.pairs, half))
+        return level_tree(peaks, depth, np.rint(size), host, apart)
 
     tree = tree_from(None)
     if isinstance(wanted, str):
@@ -77,11 +77,13 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
     return Found(held, leaf_of, tree, level, labels, stability(labels, halves, size), density)
 
 
-def depths_of(pairs: PairSums, half: int | None) -> np.ndarray:
-    """Depths (p,) of the pairs of components from all rows, or from one half of them."""
+def depths_of(pairs: PairSums, half: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Depths and separations (p,) of the pairs of components from all rows, or from one half of them."""
     if half is None:
-        return depths(*pairs.together())
-    return depths(pairs.histogram[half], pairs.moments[half], _DEVIATIONS_OF_HALF)
+        histogram, moments = pairs.together()
+        return depths(histogram, moments), separations(moments)
+    histogram, moments = pairs.histogram[half], pairs.moments[half]
+    return depths(histogram, moments, _DEVIATIONS_OF_HALF), separations(moments)
 
 
 def hosts(mixture: Mixture, held: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -58,6 +58,19 @@ def test_a_thin_group_between_two_dense_ones_does_not_join_them() -> None:
     assert labels[0] != labels[2]
 
 
+def test_a_low_component_goes_with_the_neighbour_it_has_no_valley_to() -> None:
+    # Two hills apart; the third shows no valley towards the second, the fourth towards neither but is nearer to it.
+    peaks = np.array([3.0, 2.0, -4.0, -5.0])
+    depth = np.array([[0, 5, 2, 0], [5, 0, 0, 0], [2, 0, 0, 3], [0, 0, 3, 0]], dtype=float)
+    apart = np.array([[0, 9, 9, 4], [9, 0, 2, 1], [9, 2, 0, 9], [4, 1, 9, 0]], dtype=float)
+    tree = level_tree(peaks, depth, np.full(4, 50), apart=apart)
+    tree.validate()
+    assert tree.cut(level=1.0).tolist() == [0, 1, 1, 1]
+    order = np.array([1, 3, 0, 2])
+    turned = level_tree(peaks[order], depth[np.ix_(order, order)], np.full(4, 50), apart=apart[np.ix_(order, order)])
+    assert turned.cut(level=1.0).tolist() == [0, 0, 1, 0]
+
+
 def test_small_components_go_with_their_host_at_once() -> None:
     peaks, depth = random_hills(0, 4)
     tree = level_tree(peaks, depth, np.array([50, 50, 3, 50]), host=np.array([0, 1, 1, 3]))
