@@ -155,12 +155,24 @@ def _in_order(parent: np.ndarray, joins_at: np.ndarray, size: np.ndarray) -> Lev
 def chosen_level(tree: LevelTree) -> float:
     """The depth at which the tree is cut: the widest gap, as a ratio, among the depths that are in doubt.
 
-    Valleys deeper than SURE_DEPTH stay open, valleys of less than LEAST_DEPTH are closed, whatever the gaps.
+    Valleys deeper than SURE_DEPTH stay open, valleys of less than LEAST_DEPTH are closed, whatever the gaps. Where most
+    components are clusters of their own anyway, nothing is in doubt: only valleys of less than LEAST_DEPTH are closed.
     """
     doubtful = tree.depth[(tree.depth > LEAST_DEPTH) & (tree.depth < SURE_DEPTH)]
     edges = np.concatenate([[LEAST_DEPTH], doubtful, [SURE_DEPTH]])
     widest = int(np.argmax(np.diff(np.log(edges + SCATTER))))
-    return float(edges[widest])
+    level = float(edges[widest])
+    return LEAST_DEPTH if mostly_alone(tree, level) else level
+
+
+def mostly_alone(tree: LevelTree, level: float) -> bool:
+    """Whether more than half of the components are clusters of their own when the tree is cut at the level.
+
+    Then the groups in these data are of the kind that one component describes. Those too small to show it do not count.
+    """
+    large = tree.size[: tree.n_leaves] >= SMALLEST
+    alone = np.count_nonzero(np.bincount(tree.cut(level=level)[large]) == 1)
+    return bool(2 * alone > np.count_nonzero(large))
 
 
 def offered_levels(tree: LevelTree, chosen: float) -> list[Level]:

@@ -1,8 +1,9 @@
 """The method for someone who sets nothing: components by evidence, then the clusters that they make up.
 
-Up to `sample_rows` rows are fitted whole; of more rows a sample, and a few passes over all rows go on from there. One
-more pass counts how the rows of every two components lie between them (`core.valleys`), from which the tree over the
-components and the level at which it is cut follow (`core.levels`); the last pass writes what is known of every row.
+Up to `sample_rows` rows, by default five to ten thousand, are fitted whole; of more rows a sample, and a few passes
+over all rows go on from there. One more pass counts how the rows of every two components lie between them
+(`core.valleys`), from which the tree over the components and the level at which it is cut follow (`core.levels`); the
+last pass writes what is known of every row.
 """
 
 from collections.abc import Sequence
@@ -34,6 +35,19 @@ from dtree.variational.whole import checked_weight
 _RAW_LEAVES, _RAW_DENSITY = "passes/raw-leaves", "passes/raw-density"
 _lines = Recent(2)  # by run and pass
 
+# Rows times statistics of a covariance matrix. Fits of 5,000 rows of ten features take a second, and more rows of fewer
+# features no longer. Beyond 10,000 rows the same valleys show, with more components on either side.
+_SAMPLE_NUMBERS, _LEAST_SAMPLE, _MOST_SAMPLE = 330_000, 5000, 10_000
+
+
+def rows_at_once(d: int) -> int:
+    """How many rows of d features are fitted whole, or in a sample.
+
+    >>> rows_at_once(2), rows_at_once(8), rows_at_once(50)
+    (10000, 7333, 5000)
+    """
+    return min(max(_SAMPLE_NUMBERS // (1 + d + d * (d + 1) // 2), _LEAST_SAMPLE), _MOST_SAMPLE)
+
 
 class Settings(msgspec.Struct, frozen=True):
     """How clusters are found; see `dtree.TreeClustering`."""
@@ -47,8 +61,12 @@ class Settings(msgspec.Struct, frozen=True):
     max_iter: Annotated[int, option("Most passes over the data that move components.", ge=1)] = 4
     tol: Annotated[float, option("Stop when a pass changes the bound by less than this per row.", ge=0.0)] = 1e-3
     patience: Annotated[int, option("Passes in a row that may change the bound by less than that.", ge=1)] = 1
-    # Fits of so many rows of ten features take a second. More rows show finer components, but the same valleys.
-    sample_rows: Annotated[int, option("More rows are fitted in passes that start from so many of them.", ge=2)] = 5000
+    sample_rows: Annotated[
+        int | None,
+        option(
+            "More rows are fitted in passes that start from so many; 5,000, and with few columns up to 10,000.", ge=2
+        ),
+    ] = None
 
     variant, learn_alpha = "TSB", False  # of the mixture; not to be chosen
 
@@ -128,7 +146,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
     leaf_rows = "leaves"
 
     def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
-        return 4, 4 if n <= settings.sample_rows else 3 + settings.max_iter
+        return 4, 4 if n <= (settings.sample_rows or _LEAST_SAMPLE) else 3 + settings.max_iter
 
     def tiny(self, settings: Any) -> Any:
         return msgspec.structs.replace(settings, max_iter=1, sample_rows=12)
@@ -137,8 +155,9 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         settings, weight = job.settings, checked_weight(job.weight, job.n)
         if weight.sum() < 2:
             raise ValueError(f"there is nothing to cluster in n_samples = {job.n} (1 sample): give at least 2 rows")
-        whole = job.n <= settings.sample_rows or job.weight is not None
-        survey = survey_of(job, workers, settings.family, 1 if whole else settings.sample_rows)
+        most = settings.sample_rows or rows_at_once(job.source.shape[1])
+        whole = job.n <= most or job.weight is not None
+        survey = survey_of(job, workers, settings.family, 1 if whole else most)
         meant, mark = resolved(job, settings.family, survey), fingerprint(job.source, survey)
         if whole:
             columns = meant.columns

@@ -7,9 +7,12 @@ import pytest
 
 from dtree.core.levels import (
     COMPONENTS,
+    LEAST_DEPTH,
+    LevelTree,
     canonical_by_size,
     chosen_level,
     level_tree,
+    mostly_alone,
     offered_levels,
     pair_matrix,
     stability,
@@ -87,6 +90,33 @@ def test_levels_offered_hold_the_chosen_one_once_and_the_components() -> None:
     assert offered == sorted(set(offered))
     assert int(tree.cut(level=chosen).max()) + 1 in offered
     assert offered[-1] == 40
+
+
+def chain(depth: list[float], size: int = 50) -> LevelTree:
+    """Components in a row with valleys of these depths between neighbours, and very deep ones between all others."""
+    m = len(depth) + 1
+    between = np.full((m, m), 50.0)
+    between[np.arange(m - 1), np.arange(1, m)] = between[np.arange(1, m), np.arange(m - 1)] = depth
+    np.fill_diagonal(between, 0.0)
+    return level_tree(np.zeros(m), between, np.full(m, size))
+
+
+def test_few_doubtful_valleys_are_closed_below_the_widest_gap() -> None:
+    assert chosen_level(chain([0.0, 0.0, 0.7, 5.0, 0.0])) == LEAST_DEPTH
+    assert chosen_level(chain([0.0, 0.0, 0.5, 5.0, 0.0])) == 0.5
+    assert chosen_level(chain([0.0, 0.0, 0.5, 0.6, 0.7, 0.8, 5.0])) == LEAST_DEPTH
+    assert chosen_level(chain([])) == LEAST_DEPTH
+
+
+def test_where_most_components_are_clusters_no_valley_is_in_doubt() -> None:
+    tree = chain([5.0, 6.0, 7.0, 0.5, 8.0])
+    assert mostly_alone(tree, 0.5)
+    assert chosen_level(tree) == LEAST_DEPTH
+    tree = chain([5.0, 6.0, 7.0, 0.5, 0.0, 0.0, 0.0, 8.0])  # four of nine alone
+    assert not mostly_alone(tree, 0.5)
+    assert chosen_level(tree) == 0.5
+    assert not mostly_alone(chain([0.0]), 0.0)
+    assert not mostly_alone(chain([9.0, 9.0], size=5), 1.0)  # nothing is known of such small ones
 
 
 def test_stability_is_one_for_the_same_clusters_and_less_for_others() -> None:
