@@ -8,7 +8,8 @@ not have. So the valley that two bumps would leave is compared with the same cur
     density(u) proportional to exp(filled(u) - s drop(u)),    s = 1: the valley of two bumps, s = 0: none
 
 s is found by maximum likelihood from the rows between the two centres, and the depth that counts is the smallest that
-the rows do not contradict (a lower confidence bound by the likelihood ratio). Few rows support no valley.
+the rows do not contradict (a lower confidence bound by the likelihood ratio; with 0 deviations the likeliest s). Few
+rows support no valley.
 
 What is kept of the rows is additive, so any number of rows takes one pass, and the pass can be shared out.
 """

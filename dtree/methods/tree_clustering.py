@@ -1,9 +1,8 @@
 """The method for someone who sets nothing: components by evidence, then the clusters that they make up.
 
-Up to `sample_rows` rows, by default five to ten thousand, are fitted whole; of more rows a sample, and a few passes
-over all rows go on from there. One more pass counts how the rows of every two components lie between them
-(`core.valleys`), from which the tree over the components and the level at which it is cut follow (`core.levels`); the
-last pass writes what is known of every row.
+Up to `sample_rows` rows are fitted whole; of more rows a sample, and a few passes over all rows go on from there. One
+more pass counts how the rows of every two components lie between them (`core.valleys`), from which the tree over the
+components and the level at which it is cut follow (`core.levels`); the last pass writes what is known of every row.
 """
 
 from collections.abc import Sequence
@@ -35,18 +34,19 @@ from dtree.variational.whole import checked_weight
 _RAW_LEAVES, _RAW_DENSITY = "passes/raw-leaves", "passes/raw-density"
 _lines = Recent(2)  # by run and pass
 
-# Rows times statistics of a covariance matrix. Fits of 5,000 rows of ten features take a second, and more rows of fewer
-# features no longer. Beyond 10,000 rows the same valleys show, with more components on either side.
-_SAMPLE_NUMBERS, _LEAST_SAMPLE, _MOST_SAMPLE = 330_000, 5000, 10_000
+_SAMPLE = 5000  # more rows show finer components, but the same valleys
+# Rows times statistics of a covariance matrix that are fitted whole. 5,000 rows of ten features take a second, and more
+# rows of fewer features no longer; of more than 10,000 rows most of the time would go into ever finer components.
+_WHOLE_NUMBERS, _MOST_WHOLE = 330_000, 10_000
 
 
-def rows_at_once(d: int) -> int:
-    """How many rows of d features are fitted whole, or in a sample.
+def whole_rows(d: int) -> int:
+    """Up to how many rows of d features are fitted whole when nothing else was asked for.
 
-    >>> rows_at_once(2), rows_at_once(8), rows_at_once(50)
+    >>> whole_rows(2), whole_rows(8), whole_rows(50)
     (10000, 7333, 5000)
     """
-    return min(max(_SAMPLE_NUMBERS // (1 + d + d * (d + 1) // 2), _LEAST_SAMPLE), _MOST_SAMPLE)
+    return min(max(_WHOLE_NUMBERS // (1 + d + d * (d + 1) // 2), _SAMPLE), _MOST_WHOLE)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
     leaf_rows = "leaves"
 
     def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
-        return 4, 4 if n <= (settings.sample_rows or _LEAST_SAMPLE) else 3 + settings.max_iter
+        return 4, 4 if n <= (settings.sample_rows or _SAMPLE) else 3 + settings.max_iter
 
     def tiny(self, settings: Any) -> Any:
         return msgspec.structs.replace(settings, max_iter=1, sample_rows=12)
@@ -155,9 +155,8 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         settings, weight = job.settings, checked_weight(job.weight, job.n)
         if weight.sum() < 2:
             raise ValueError(f"there is nothing to cluster in n_samples = {job.n} (1 sample): give at least 2 rows")
-        most = settings.sample_rows or rows_at_once(job.source.shape[1])
-        whole = job.n <= most or job.weight is not None
-        survey = survey_of(job, workers, settings.family, 1 if whole else most)
+        whole = job.n <= (settings.sample_rows or whole_rows(job.source.shape[1])) or job.weight is not None
+        survey = survey_of(job, workers, settings.family, 1 if whole else settings.sample_rows or _SAMPLE)
         meant, mark = resolved(job, settings.family, survey), fingerprint(job.source, survey)
         if whole:
             columns = meant.columns
