@@ -100,11 +100,19 @@ def pair_matrix(values: np.ndarray, k: int) -> np.ndarray:
     return out + out.T
 
 
-def level_tree(peaks: np.ndarray, depth: np.ndarray, size: np.ndarray, host: np.ndarray | None = None) -> LevelTree:
+def level_tree(
+    peaks: np.ndarray,
+    depth: np.ndarray,
+    size: np.ndarray,
+    host: np.ndarray | None = None,
+    apart: np.ndarray | None = None,
+) -> LevelTree:
     """The tree of components with log densities `peaks` (m,) at their tops, `depth` (m, m) of the valleys between them
     below the lower peak, and `size` (m,) rows.
 
     host : (m,) for a component that is too small to show a valley, the one it belongs to; itself for all others.
+    apart : (m, m) distances of any kind. A low component may show no valley towards several others; it then goes with
+    the nearest. By default they are all as near.
     """
     m = peaks.shape[0]
     host = np.arange(m) if host is None else host
@@ -121,14 +129,18 @@ def level_tree(peaks: np.ndarray, depth: np.ndarray, size: np.ndarray, host: np.
         return component
 
     last = int(large[0])
-    for pair in np.argsort(-meeting[i, j], kind="stable"):
-        high, low = top(i[pair]), top(j[pair])
+    nearness = np.zeros(i.shape[0]) if apart is None else apart[i, j]
+    for pair in np.lexsort((nearness, -meeting[i, j])):
+        across, own = i[pair], j[pair]
+        high, low = top(across), top(own)
         if high == low:
             continue
         if (peaks[high], -high) < (peaks[low], -low):
-            high, low = low, high
+            high, low, across = low, high, own
         joins_at[low] = max(0.0, peaks[low] - meeting[i[pair], j[pair]])
-        parent[low] = island[low] = last = high
+        # It joins where they meet, not at the top of the other island, which a cut may part from there.
+        parent[low] = across
+        island[low] = last = high
     joins_at[top(last)] = np.inf
     return _in_order(parent, joins_at, size)
 
@@ -151,12 +163,24 @@ def _in_order(parent: np.ndarray, joins_at: np.ndarray, size: np.ndarray) -> Lev
 def chosen_level(tree: LevelTree) -> float:
     """The depth at which the tree is cut: the widest gap, as a ratio, among the depths that are in doubt.
 
-    Valleys deeper than SURE_DEPTH stay open, valleys of less than LEAST_DEPTH are closed, whatever the gaps.
+    Valleys deeper than SURE_DEPTH stay open, valleys of less than LEAST_DEPTH are closed, whatever the gaps. Where most
+    components are clusters of their own anyway, nothing is in doubt: only valleys of less than LEAST_DEPTH are closed.
     """
     doubtful = tree.depth[(tree.depth > LEAST_DEPTH) & (tree.depth < SURE_DEPTH)]
     edges = np.concatenate([[LEAST_DEPTH], doubtful, [SURE_DEPTH]])
     widest = int(np.argmax(np.diff(np.log(edges + SCATTER))))
-    return float(edges[widest])
+    level = float(edges[widest])
+    return LEAST_DEPTH if mostly_alone(tree, level) else level
+
+
+def mostly_alone(tree: LevelTree, level: float) -> bool:
+    """Whether more than half of the components are clusters of their own when the tree is cut at the level.
+
+    Then the groups in these data are of the kind that one component describes. Those too small to show it do not count.
+    """
+    large = tree.size[: tree.n_leaves] >= SMALLEST
+    alone = np.count_nonzero(np.bincount(tree.cut(level=level)[large]) == 1)
+    return bool(2 * alone > np.count_nonzero(large))
 
 
 def offered_levels(tree: LevelTree, chosen: float) -> list[Level]:

@@ -8,7 +8,8 @@ not have. So the valley that two bumps would leave is compared with the same cur
     density(u) proportional to exp(filled(u) - s drop(u)),    s = 1: the valley of two bumps, s = 0: none
 
 s is found by maximum likelihood from the rows between the two centres, and the depth that counts is the smallest that
-the rows do not contradict (a lower confidence bound by the likelihood ratio). Few rows support no valley.
+the rows do not contradict (a lower confidence bound by the likelihood ratio; with 0 deviations the likeliest s). Few
+rows support no valley.
 
 What is kept of the rows is additive, so any number of rows takes one pass, and the pass can be shared out.
 """
@@ -115,6 +116,19 @@ def _add_rows(lines, rows, k, histogram, moments):
             where = (place - _LOW) / width
             if 0.0 <= where < BINS:
                 histogram[half, pair, int(where)] += weight
+
+
+def separations(moments: np.ndarray) -> np.ndarray:
+    """How far apart (p,) the centres of each pair are along its line, in units of the two spreads added up.
+
+    >>> places = np.array([[[2.0, 2.0, 2.5], [3.0, 0.0, 0.75]]])  # number, sum, sum of squares: 1 and 0, spread 0.5
+    >>> separations(places).tolist()
+    [1.0]
+    """
+    number = np.maximum(moments[:, :, 0], 1e-300)
+    centre = moments[:, :, 1] / number
+    spread = np.sqrt(np.maximum(moments[:, :, 2] / number - centre**2, 0.0)).sum(axis=1)
+    return np.abs(centre[:, 0] - centre[:, 1]) / np.maximum(spread, 1e-300)
 
 
 def depths(histogram: np.ndarray, moments: np.ndarray, deviations: float = DEVIATIONS) -> np.ndarray:

@@ -39,7 +39,8 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
     out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
     storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
         `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.
-    sample_rows : more rows are fitted in passes that start from a fit of so many of them.
+    sample_rows : more rows are fitted in passes that start from a fit of so many of them. None for 5,000; but up to
+        10,000 rows of fewer than ten features are fitted whole.
     columns : what some columns of a table are, e.g. `{"zip": "category", "id": "skip"}`; the others are found out.
 
     Attributes
@@ -88,7 +89,7 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
         random_state: Any = None,
         client: Any = None,
         out: str | os.PathLike[str] | None = None,
-        sample_rows: int = 5000,
+        sample_rows: int | None = None,
         columns: Mapping[str, str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         patience: int = 1,

@@ -9,6 +9,8 @@ A **level** says how deep a valley must be to part two clusters, in nats below t
 the density falls to half of it. `dtree.TreeClustering` measures the valleys on the rows themselves, and counts of each
 only what the rows make sure of, so few rows show no valley. The tree over the components has a fork at the depth of
 every valley; a level is a cut of it, and all levels are nested. Components closest in density join first, all rows last.
+Where most components turn out to be clusters of their own, groups are of the kind that one component describes; then
+valleys count as the rows suggest them, sure or not, and only those of less than a tenth of a nat are closed.
 
 >>> import numpy as np, dtree
 >>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 900)

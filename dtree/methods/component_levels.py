@@ -17,16 +17,14 @@ from dtree.core.levels import (
     canonical_by_size,
     chosen_level,
     level_tree,
+    mostly_alone,
     pair_matrix,
     stability,
 )
 from dtree.core.overlap import Overlap, overlap_of, overlap_tree
-from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between
+from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between, separations
 from dtree.methods.completed_rows import completed
 from dtree.variational.mixture import Mixture
-
-# A bound from half of the rows is wider than that from all of them; with so many deviations it is as wide.
-_DEVIATIONS_OF_HALF = DEVIATIONS / np.sqrt(2.0)
 
 
 class Look(NamedTuple):
@@ -57,31 +55,41 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
     host = hosts(mixture, held, size)
     peaks = peaks_of(mixture, held)
 
-    def tree_from(half: int | None) -> LevelTree:
+    def tree_from(half: int | None, deviations: float) -> LevelTree:
         if isinstance(seen.pairs, Overlap):
             shares, rows = (part.sum(axis=0) if half is None else 2.0 * part[half] for part in seen.pairs)
             return overlap_tree(shares[:, full][:, :, full], rows[full], host)
-        depth = pair_matrix(depths_of(seen.pairs, half), k)[np.ix_(full, full)]
-        return level_tree(peaks, depth, np.rint(size), host)
+        depth, apart = (pair_matrix(found, k)[np.ix_(full, full)] for found in depths_of(seen.pairs, half, deviations))
+        return level_tree(peaks, depth, np.rint(size), host, apart)
 
-    tree = tree_from(None)
+    doubt = DEVIATIONS
+    tree = tree_from(None, doubt)
+    if mostly_alone(tree, chosen_level(tree)):  # then a valley of the model is believed as far as rows bear it out
+        doubt = 0.0
+        tree = tree_from(None, doubt)
     if isinstance(wanted, str):
         level = chosen_level(tree) if wanted == "auto" else COMPONENTS
     else:
         level = float(wanted)
     labels = canonical_by_size(tree.cut(level=level), size)
-    halves = [tree_from(half).cut(level=level) for half in (0, 1)]
+    halves = [tree_from(half, doubt).cut(level=level) for half in (0, 1)]
     leaf_of = np.full(mixture.counts.shape[0], -1, dtype=np.int64)
     leaf_of[held] = np.arange(held.shape[0])
     density = seen.log_density[full] / size
     return Found(held, leaf_of, tree, level, labels, stability(labels, halves, size), density)
 
 
-def depths_of(pairs: PairSums, half: int | None) -> np.ndarray:
-    """Depths (p,) of the pairs of components from all rows, or from one half of them."""
+def depths_of(pairs: PairSums, half: int | None, deviations: float) -> tuple[np.ndarray, np.ndarray]:
+    """Depths and separations (p,) of the pairs of components from all rows, or from one half of them.
+
+    deviations : of the lower bound on a depth, from all rows.
+    """
     if half is None:
-        return depths(*pairs.together())
-    return depths(pairs.histogram[half], pairs.moments[half], _DEVIATIONS_OF_HALF)
+        histogram, moments = pairs.together()
+        return depths(histogram, moments, deviations), separations(moments)
+    # A bound from half of the rows is wider than that from all of them; with so many deviations it is as wide.
+    histogram, moments = pairs.histogram[half], pairs.moments[half]
+    return depths(histogram, moments, deviations / np.sqrt(2.0)), separations(moments)
 
 
 def hosts(mixture: Mixture, held: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from dtree.kmeans.passes import START_STREAM, stream
 from dtree.methods.bends import Bends, chosen_bends
 from dtree.methods.variational import Settings
 from dtree.variational.defaults import family_from_data
-from dtree.variational.fitting import Fit
+from dtree.variational.fitting import Fit, InMemory, ascend
 from dtree.variational.steps import e_step, make_block
 from dtree.variational.whole import fit_candidates, fit_if_worth, fit_rows, go_on
 
@@ -37,6 +37,7 @@ _TOLERANCE, _ITERATIONS = 1e-5, 200  # nats a row: components do not move visibl
 _FAR_BEHIND = 1.0  # nats a row by which a short fit may stay behind: going on rarely wins more back
 _BENT_BEHIND = 0.1  # the same for bends of more than _QUICK_ROWS rows, where a fit in vain costs most
 _QUICK_ROWS = 2000
+_SHORT = 4  # passes from components that are there already
 _CLEARLY = math.log(20.0)  # nats: odds of twenty to one are called strong evidence
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
@@ -115,7 +116,7 @@ def fit_components(
     if X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
         fits.append(_from_greedy_clusters(X, weight, alpha, seed))
     one_group = chosen_bends(X, weight, np.ones((X.shape[0], 1)))
-    if not one_group.straight:
+    if not one_group.straight and _may_bend(X, weight, alpha, max(fits, key=_bound), one_group):
         for structure in structures:
             fits += _from_centres(X, weight, structure, kinds, alpha, seed, fits, one_group)
     return _bent_to_fit(X, weight, alpha, seed, _finest_of_the_best(fits))
@@ -163,16 +164,41 @@ def _from_centres(
         settings = msgspec.structs.replace(settings, truncation=min(most, int(settings.truncation or 2)))
         families = bent_families(structure, X, weight, bends)
     else:
-        families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
-        if not isinstance(structure, Family) and isinstance(families[0], StandardUnits):
-            steps = recorded_steps(X)
-            families = [replace(family, step=steps) for family in families]  # type: ignore[type-var]
+        families = _straight_families(structure, X, weight, kinds)
     behind = _FAR_BEHIND if bends is None or X.shape[0] <= _QUICK_ROWS else _BENT_BEHIND
     worth = -np.inf if best is None else best.elbo / best.sums.rows - behind
     fit = fit_if_worth(X, weight, families, int(settings.truncation or 2), settings, seed, worth, _SPARE)
     if fit is None:
         return []
     return [fit if isinstance(structure, Family) else _learned(X, weight, settings, seed, fit)]
+
+
+def _straight_families(structure: str | Family, X: Any, weight: np.ndarray, kinds: tuple[Column, ...]) -> list[Family]:
+    """Candidates of a structure for rows X (n, d) on the scales on which they were recorded."""
+    families = family_from_data(structure, X, weight, kinds)[::_EVERY_SHARE]
+    if isinstance(structure, Family) or not isinstance(families[0], StandardUnits):
+        return families
+    steps = recorded_steps(X)
+    return [replace(family, step=steps) for family in families]  # type: ignore[type-var]
+
+
+def _may_bend(X: np.ndarray, weight: np.ndarray, alpha: float, best: Fit, bends: Bends) -> bool:
+    """Whether bent scales are worth a search of their own; of many rows, some decide from the best fit's components.
+
+    Several straight groups look like one that is bent; but then their own components fit worse when bent.
+    """
+    if X.shape[0] <= _QUICK_ROWS:
+        return True
+    some = slice(None, None, -(-X.shape[0] // _QUICK_ROWS))  # of rows in order, so of all kinds
+    X, weight = X[some], weight[some]
+    name, shares = best.rule.family.name, _shares(X, weight, best)
+
+    def reached(family: Family) -> float:
+        held, rule = InMemory(make_block(family, X, weight), shares.copy()), replace(best.rule, family=family)
+        return ascend(held, held.sums(rule), rule, _SHORT, _TOLERANCE).elbo
+
+    straight = _straight_families(name, X, weight, ())
+    return max(map(reached, bent_families(name, X, weight, bends))) >= max(map(reached, straight))
 
 
 def bent_families(structure: str | Family, X: np.ndarray, weight: np.ndarray, bends: Bends) -> list[Family]:

@@ -34,6 +34,20 @@ from dtree.variational.whole import checked_weight
 _RAW_LEAVES, _RAW_DENSITY = "passes/raw-leaves", "passes/raw-density"
 _lines = Recent(2)  # by run and pass
 
+_SAMPLE = 5000  # more rows show finer components, but the same valleys
+# Rows times statistics of a covariance matrix that are fitted whole. 5,000 rows of ten features take a second, and more
+# rows of fewer features no longer; of more than 10,000 rows most of the time would go into ever finer components.
+_WHOLE_NUMBERS, _MOST_WHOLE = 330_000, 10_000
+
+
+def whole_rows(d: int) -> int:
+    """Up to how many rows of d features are fitted whole when nothing else was asked for.
+
+    >>> whole_rows(2), whole_rows(8), whole_rows(50)
+    (10000, 7333, 5000)
+    """
+    return min(max(_WHOLE_NUMBERS // (1 + d + d * (d + 1) // 2), _SAMPLE), _MOST_WHOLE)
+
 
 class Settings(msgspec.Struct, frozen=True):
     """How clusters are found; see `dtree.TreeClustering`."""
@@ -47,8 +61,12 @@ class Settings(msgspec.Struct, frozen=True):
     max_iter: Annotated[int, option("Most passes over the data that move components.", ge=1)] = 4
     tol: Annotated[float, option("Stop when a pass changes the bound by less than this per row.", ge=0.0)] = 1e-3
     patience: Annotated[int, option("Passes in a row that may change the bound by less than that.", ge=1)] = 1
-    # Fits of so many rows of ten features take a second. More rows show finer components, but the same valleys.
-    sample_rows: Annotated[int, option("More rows are fitted in passes that start from so many of them.", ge=2)] = 5000
+    sample_rows: Annotated[
+        int | None,
+        option(
+            "More rows are fitted in passes that start from so many; 5,000, and with few columns up to 10,000.", ge=2
+        ),
+    ] = None
 
     variant, learn_alpha = "TSB", False  # of the mixture; not to be chosen
 
@@ -128,7 +146,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
     leaf_rows = "leaves"
 
     def readings(self, settings: Any, n: int) -> tuple[int, int | None]:
-        return 4, 4 if n <= settings.sample_rows else 3 + settings.max_iter
+        return 4, 4 if n <= (settings.sample_rows or _SAMPLE) else 3 + settings.max_iter
 
     def tiny(self, settings: Any) -> Any:
         return msgspec.structs.replace(settings, max_iter=1, sample_rows=12)
@@ -137,8 +155,8 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         settings, weight = job.settings, checked_weight(job.weight, job.n)
         if weight.sum() < 2:
             raise ValueError(f"there is nothing to cluster in n_samples = {job.n} (1 sample): give at least 2 rows")
-        whole = job.n <= settings.sample_rows or job.weight is not None
-        survey = survey_of(job, workers, settings.family, 1 if whole else settings.sample_rows)
+        whole = job.n <= (settings.sample_rows or whole_rows(job.source.shape[1])) or job.weight is not None
+        survey = survey_of(job, workers, settings.family, 1 if whole else settings.sample_rows or _SAMPLE)
         meant, mark = resolved(job, settings.family, survey), fingerprint(job.source, survey)
         if whole:
             columns = meant.columns

@@ -61,7 +61,8 @@ def choose_by_bound(
     """The candidate family, and the number of k-means centres to start from, whose short fit has the highest bound;
     and that bound, in nats a row.
 
-    Starts with few and with many centres are tried, because a fit rarely leaves a start with far too many.
+    Starts with few and with many centres are tried, because a fit rarely leaves a start with far too many. Candidates
+    come in order, the widest clusters first: with more centres, none that is wider than the best so far is tried again.
     """
     rows = X.shape[0]
     chosen = slice(None) if rows <= _ROWS else np.sort(random.choice(rows, _ROWS, replace=False))
@@ -69,7 +70,7 @@ def choose_by_bound(
     sample_weight = None if weight is None else weight[chosen]
     size = min(size, sample.shape[0])
     plain = variant._replace(collapsed=False)  # its bound is exact and costs nothing
-    best, misses = (-np.inf, candidates[0], size), 0
+    best, misses = (-np.inf, 0, size), 0
     for centres in sorted({min(number, size) for number in _CENTRES} | {size}):
         if misses == _MISSES:
             break
@@ -77,10 +78,11 @@ def choose_by_bound(
         # Sticks behind the first empty one change next to nothing and cost as much as full ones.
         width = min(size, centres + 1) if variant.sticks else size
         start = one_hot(kmeans_labels(candidates[0], sample, centres, random, sample_weight), width)
-        for family in candidates:
+        for place in range(best[1], len(candidates)):
+            family = candidates[place]
             held, rule = InMemory(make_block(family, sample, sample_weight), start.copy()), Rule(family, plain, alpha)
             bound = ascend(held, held.sums(rule), rule, _ITERATIONS, 1e-3).elbo
             if bound > best[0]:
-                best, misses = (bound, family, centres), 0
+                best, misses = (bound, place, centres), 0
     rows = sample.shape[0] if sample_weight is None else float(sample_weight.sum())
-    return best[1], best[2], best[0] / rows
+    return candidates[best[1]], best[2], best[0] / rows

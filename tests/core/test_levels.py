@@ -7,9 +7,12 @@ import pytest
 
 from dtree.core.levels import (
     COMPONENTS,
+    LEAST_DEPTH,
+    LevelTree,
     canonical_by_size,
     chosen_level,
     level_tree,
+    mostly_alone,
     offered_levels,
     pair_matrix,
     stability,
@@ -58,6 +61,19 @@ def test_a_thin_group_between_two_dense_ones_does_not_join_them() -> None:
     assert labels[0] != labels[2]
 
 
+def test_a_low_component_goes_with_the_neighbour_it_has_no_valley_to() -> None:
+    # Two hills apart; the third shows no valley towards the second, the fourth towards neither but is nearer to it.
+    peaks = np.array([3.0, 2.0, -4.0, -5.0])
+    depth = np.array([[0, 5, 2, 0], [5, 0, 0, 0], [2, 0, 0, 3], [0, 0, 3, 0]], dtype=float)
+    apart = np.array([[0, 9, 9, 4], [9, 0, 2, 1], [9, 2, 0, 9], [4, 1, 9, 0]], dtype=float)
+    tree = level_tree(peaks, depth, np.full(4, 50), apart=apart)
+    tree.validate()
+    assert tree.cut(level=1.0).tolist() == [0, 1, 1, 1]
+    order = np.array([1, 3, 0, 2])
+    turned = level_tree(peaks[order], depth[np.ix_(order, order)], np.full(4, 50), apart=apart[np.ix_(order, order)])
+    assert turned.cut(level=1.0).tolist() == [0, 0, 1, 0]
+
+
 def test_small_components_go_with_their_host_at_once() -> None:
     peaks, depth = random_hills(0, 4)
     tree = level_tree(peaks, depth, np.array([50, 50, 3, 50]), host=np.array([0, 1, 1, 3]))
@@ -74,6 +90,33 @@ def test_levels_offered_hold_the_chosen_one_once_and_the_components() -> None:
     assert offered == sorted(set(offered))
     assert int(tree.cut(level=chosen).max()) + 1 in offered
     assert offered[-1] == 40
+
+
+def chain(depth: list[float], size: int = 50) -> LevelTree:
+    """Components in a row with valleys of these depths between neighbours, and very deep ones between all others."""
+    m = len(depth) + 1
+    between = np.full((m, m), 50.0)
+    between[np.arange(m - 1), np.arange(1, m)] = between[np.arange(1, m), np.arange(m - 1)] = depth
+    np.fill_diagonal(between, 0.0)
+    return level_tree(np.zeros(m), between, np.full(m, size))
+
+
+def test_few_doubtful_valleys_are_closed_below_the_widest_gap() -> None:
+    assert chosen_level(chain([0.0, 0.0, 0.7, 5.0, 0.0])) == LEAST_DEPTH
+    assert chosen_level(chain([0.0, 0.0, 0.5, 5.0, 0.0])) == 0.5
+    assert chosen_level(chain([0.0, 0.0, 0.5, 0.6, 0.7, 0.8, 5.0])) == LEAST_DEPTH
+    assert chosen_level(chain([])) == LEAST_DEPTH
+
+
+def test_where_most_components_are_clusters_no_valley_is_in_doubt() -> None:
+    tree = chain([5.0, 6.0, 7.0, 0.5, 8.0])
+    assert mostly_alone(tree, 0.5)
+    assert chosen_level(tree) == LEAST_DEPTH
+    tree = chain([5.0, 6.0, 7.0, 0.5, 0.0, 0.0, 0.0, 8.0])  # four of nine alone
+    assert not mostly_alone(tree, 0.5)
+    assert chosen_level(tree) == 0.5
+    assert not mostly_alone(chain([0.0]), 0.0)
+    assert not mostly_alone(chain([9.0, 9.0], size=5), 1.0)  # nothing is known of such small ones
 
 
 def test_stability_is_one_for_the_same_clusters_and_less_for_others() -> None:

@@ -91,7 +91,7 @@ def _tree_clustering(rng: np.random.Generator, drawn: Drawn) -> dict[str, Any]:
         "level": pick(rng, "auto", "components", 0.0, 0.7, 5.0, first=0.7),
         "family": "auto" if rng.random() < 0.5 and "auto" in drawn.families else family(rng, drawn),
         "alpha": pick(rng, 1.0, 0.1, 10.0, first=0.8), "max_iter": pick(rng, 4, 1), "tol": pick(rng, 1e-3, 0.0),
-        "sample_rows": pick(rng, 5000, 10, 100, first=0.8), "random_state": _seed(rng),
+        "sample_rows": pick(rng, None, 10, 100, first=0.8), "random_state": _seed(rng),
     }  # fmt: skip
 
 
