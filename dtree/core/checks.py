@@ -156,13 +156,17 @@ def check_finite(
         )
         _complain(X, ~np.isfinite(values), "holds NaN or infinity", remedy, *names)
     else:
-        _complain(X, np.isinf(values), "holds infinity", _REMEDY + "; write NaN where a value is missing", *names)
+        known_within = _within(np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None))
+        if not known_within:  # told by what needs no copy of a chunk
+            _complain(X, np.isinf(values), "holds infinity", _REMEDY + "; write NaN where a value is missing", *names)
         whole = getattr(family, "complete_columns", np.empty(0, dtype=np.int64))
         if np.size(whole) and X.shape[1] > np.max(whole):
             wrong = np.zeros(X.shape, dtype=np.bool_)
             wrong[:, whole] = np.isnan(X[:, whole])
             remedy = "it belongs to a Gaussian block, which takes none: put it into a DiagonalGaussian block"
             _complain(X, wrong, "misses a value", remedy, *names)
+        if known_within:
+            return
     large = np.abs(values) > np.float64(LARGEST_VALUE)
     _complain(X, large, f"holds a value beyond {LARGEST_VALUE:g}", "rescale the data", *names)
 
@@ -177,20 +181,25 @@ def check_values(rows: Any, family: Kind, first_row: int = 0, row_names: Any = N
     if rows.shape[1] != len(kinds):
         raise ValueError(f"the family has {len(kinds)} features but the data have {rows.shape[1]}")
     rows = np.asarray(rows)
-    held = np.isfinite(rows)
-    wrong, codes = np.zeros((3, *rows.shape), dtype=np.bool_), {"binary": 0, "count": 1, "category": 2}
+    wrong: dict[str, np.ndarray] = {}  # (n, d) of a kind, once one is found
     for j, (kind, levels) in enumerate(kinds):
         if kind == "real":
             continue
         values = rows[:, j]
         most = {"binary": 2, "count": np.inf}.get(kind, levels)
         with np.errstate(invalid="ignore"):
-            wrong[codes[kind], :, j] = held[:, j] & ((values < 0) | (values != np.floor(values)) | (values >= most))
-    _complain(rows, wrong[0], "is not 0 or 1", "its column was declared binary; declare it otherwise", *names)
-    what = "is not a whole number of 0 or more"
-    _complain(rows, wrong[1], what, "its column was declared a count; declare it otherwise", *names)
-    what, remedy = "is not the code of one of its levels", "number the levels of a category 0, 1, 2, ..."
-    _complain(rows, wrong[2], what, f"{remedy}, and give the family as many", *names)
+            bad = np.isfinite(values) & ((values < 0) | (values != np.floor(values)) | (values >= most))
+        if bad.any():
+            wrong.setdefault(kind, np.zeros(rows.shape, dtype=np.bool_))[:, j] = bad
+    of_codes = "number the levels of a category 0, 1, 2, ..., and give the family as many"
+    sentences = {
+        "binary": ("is not 0 or 1", "its column was declared binary; declare it otherwise"),
+        "count": ("is not a whole number of 0 or more", "its column was declared a count; declare it otherwise"),
+        "category": ("is not the code of one of its levels", of_codes),
+    }
+    for kind, sentence in sentences.items():
+        if kind in wrong:
+            _complain(rows, wrong[kind], *sentence, *names)
 
 
 def _within(low: float, high: float) -> bool:

@@ -7,6 +7,7 @@ does not depend on how the work was divided among workers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,6 @@ from dtree.core.checks import check_rows
 from dtree.core.columns import Column
 from dtree.core.families import Expected, Family, Moments, has_holes
 from dtree.core.families.moments import count_levels, with_reserved
-from dtree.core.families.per_column import split_holes
 from dtree.core.jit import kernel
 from dtree.kmeans.passes import SAMPLE_STREAM, stream
 
@@ -106,6 +106,29 @@ def _centred_products(X, mean, with_covariance):
     return out
 
 
+@kernel
+def _moments_of_known(X):
+    """Mean, sum of squares about it and number (d,) of the values of X (n, d) that are there; rows in order.
+
+    Neither a mask nor a copy of the rows is made, which a worker would have to hold beside its chunk.
+    """
+    n, d = X.shape
+    mean, second, present = np.zeros(d), np.zeros(d), np.zeros(d)
+    for i in range(n):
+        for a in range(d):
+            if not math.isnan(X[i, a]):
+                mean[a] += X[i, a]
+                present[a] += 1.0
+    for a in range(d):
+        mean[a] /= max(present[a], 1.0)
+    for i in range(n):
+        for a in range(d):
+            if not math.isnan(X[i, a]):
+                z = X[i, a] - mean[a]
+                second[a] += z * z
+    return mean, second, present
+
+
 def survey_chunk(
     X: Any, family: type[Family] | Family | Expected, seed: int, chunk: int, first_row: int, sample_rows: int
 ) -> Survey:
@@ -132,10 +155,8 @@ def survey_chunk(
         mean = dense.mean(axis=0)
         second = _centred_products(dense, mean, family.needs_covariance)
         return Survey(rows, mean, second, low, high, np.full(X.shape[1], float(rows)), *rest)
-    known, present = split_holes(dense)
-    mean = known.sum(axis=0) / np.maximum(present.sum(axis=0), 1.0)
-    second = _centred_products(np.where(present > 0, known, mean), mean, False)
-    return Survey(rows, mean, second, low, high, present.sum(axis=0), *rest)
+    mean, second, present = _moments_of_known(dense)
+    return Survey(rows, mean, second, low, high, present, *rest)
 
 
 def _smallest(keys: np.ndarray, number: int) -> np.ndarray:

@@ -61,14 +61,18 @@ def read(source: Source, start: int, stop: int) -> np.ndarray:
     """Rows start..stop-1 of the features."""
     kinds: Sequence[Column | None] = source.kinds or [None] * source.shape[1]
     texts = [column.name for column in source.kinds if column.kind in ("category", "binary")]
-    parts, first = [], 0
+    out, first = np.zeros((stop - start, len(kinds)), dtype=np.bool_), 0
     for file, group, rows in row_groups(source.path, source.options):
         if first < stop and first + rows > start:
             table = reader(file, texts).read_row_group(group, columns=list(source.columns))
-            columns = (_values(table.column(name), kind, source) for name, kind in zip(source.columns, kinds))
-            parts.append(np.column_stack(list(columns))[max(start - first, 0) : stop - first])
+            own, into = slice(max(start - first, 0), stop - first), max(first - start, 0)
+            # Each column goes to its place at once: several copies of a chunk would be what a worker needs most for.
+            for j, (name, kind) in enumerate(zip(source.columns, kinds)):
+                values = _values(table.column(name), kind, source)[own]
+                out = out.astype(np.result_type(out, values), copy=False)
+                out[into : into + values.shape[0], j] = values
         first += rows
-    return np.concatenate(parts)
+    return out
 
 
 def _values(column: Any, kind: Column | None, source: Source) -> np.ndarray:
