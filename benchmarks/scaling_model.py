@@ -44,8 +44,8 @@ class Bucket(NamedTuple):
 
     latency: float
     bytes_a_second: float
-    to_read: int = 3  # questions one after the other for a chunk: its array, whether it is complete, the chunk
-    to_write: int = 5  # for its labels: array and labels of the last pass; the array, a look and a put for this one
+    to_read: int = 2  # questions for a chunk, before it is needed: its rows, and its labels of the last pass
+    to_write: int = 1  # for its labels of this pass, while the worker waits
     to_commit: int = 16  # by the client, after each pass
 
 
@@ -53,9 +53,9 @@ def chunks_from(bucket: Bucket, compute: np.ndarray, size: float, ahead: bool = 
     """Seconds (n,) of chunks of `size` bytes that take `compute` (n,) seconds, the next one read meanwhile (`ahead`).
 
     >>> chunks_from(Bucket(0.02, 1e8), np.array([1.0, 0.1]), 5e7).round(2).tolist()
-    [1.1, 0.66]
+    [1.02, 0.56]
     >>> chunks_from(Bucket(0.02, 1e8), np.array([1.0, 0.1]), 5e7, ahead=False).round(2).tolist()
-    [1.66, 0.76]
+    [1.56, 0.66]
     """
     fetch = bucket.to_read * bucket.latency + size / bucket.bytes_a_second
     return (np.maximum(compute, fetch) if ahead else compute + fetch) + bucket.to_write * bucket.latency

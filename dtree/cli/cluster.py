@@ -128,8 +128,11 @@ def stopped(out: str, code: int) -> typer.Exit:
     final = place_of(located(out))
     run = unfinished(final)
     kept = "" if final == run else f" Until it is done, {final} stays as it was."
-    if (run / "zarr.json").is_file() and not _is_done(run):
-        say(f"Stopped. What was done is kept: 'dtree resume {final}' carries on.{kept}")
+    if (run / "zarr.json").is_file():
+        if run == final and _is_done(run):  # by this process, at the last moment, or by one before it
+            say(f"Stopped. {final} holds a finished run: 'dtree info {final}' says which.")
+        else:
+            say(f"Stopped. What was done is kept: 'dtree resume {final}' carries on.{kept}")
     else:
         say(f"Stopped before the first pass; nothing was written.{kept}")
     return typer.Exit(code)

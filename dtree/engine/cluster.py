@@ -157,7 +157,7 @@ def dashboard_of(client: Client) -> str | None:
 
 def _serves_pages(dask_scheduler: Any) -> bool:
     pages = dask_scheduler.http_application.applications
-    return any(type(page).__module__.startswith("bokeh") for page in pages)
+    return any(kind.__module__.startswith("bokeh") for page in pages for kind in type(page).__mro__)
 
 
 def worker_memory(client: Client | None) -> int | None:

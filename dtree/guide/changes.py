@@ -26,7 +26,7 @@
 * Runs can be watched: `dtree status RUN`, `--log-file`, `--dry-run`, `--dashboard`; stages are spans on Dask's dashboard. `--patience` is an option
   of `vb` and `fit` too.
 * Data and runs in object stores (`s3:// gs:// az:// https:// memory://`, `--storage-option`), arrays with named dimensions (xarray, Icechunk,
-  `store.zarr::name`), `dtree.as_dataset`: `dtree.guide.stores`.
+  `store.zarr::name`), `dtree.as_dataset`: `dtree.guide.stores`. A store that does not heed conditional puts is refused.
 * Constant columns are left out by every method when a Gaussian is given by name; `columns_` says which are used.
 * One reader of data: folders of parquet files whatever they are called, labels in text columns everywhere, misspelt files told at once.
 * Tables as people have them: kinds of columns found from the data and told with reasons, categories by levels that a run keeps, gaps,

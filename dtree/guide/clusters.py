@@ -21,7 +21,8 @@ memory, CSV files and Dask collections are first written into the run's folder. 
 **Before and while it runs.** `dtree fit DATA --out RUN --dry-run` says what would be done: columns, chunks, memory of a worker, passes, and a time by the
 model of `deploy/SCALING.md`. `dtree status RUN`, from any machine that sees the run, says what is being done: stage, pass, objective, clusters, rows a
 second, time left, last commit, owner; `--json` says it to a program. `--log-file FILE` adds one line of JSON for every event. The address of Dask's
-dashboard is printed where the scheduler has one (`--dashboard` for a local cluster); the stages of a run are spans there.
+dashboard is printed where the scheduler has one. A local cluster has one with `--dashboard`; what draws it is bokeh (`pip install bokeh`), on the scheduler's
+machine. The stages of a run are spans there, to be chosen on its page "Fine Performance Metrics".
 
 **When something dies.** A worker: its chunk goes to another, and the answer has the same bits. The scheduler or your own
 process: `dtree resume run.zarr` carries on from the last finished pass. The disk is full: one sentence says so, and after

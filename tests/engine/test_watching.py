@@ -196,6 +196,22 @@ def test_the_address_is_printed_when_there_is_a_dashboard(
         pass
 
 
+@pytest.mark.slow
+def test_stages_are_seen_on_a_dashboard(tmp_path: Path) -> None:
+    pytest.importorskip("bokeh", reason="Dask's dashboard is drawn by bokeh, which is not installed")
+    import urllib.request
+
+    from dtree.engine.cluster import DASHBOARD
+
+    with cluster_client(n_workers=1, warm=False, **DASHBOARD) as client:
+        address = dashboard_of(client)
+        assert address is not None
+        fit("bayes-kmeans", save_rows(tmp_path), Place(tmp_path / "run", client=client))
+        for page in ("status", "individual-fine-performance-metrics"):  # where Dask lets spans be chosen
+            with urllib.request.urlopen(address.replace("status", page)) as answer:
+                assert answer.status == 200
+
+
 # Logs -----------------------------------------------------------------------------------------------------------------
 
 FITS = {
