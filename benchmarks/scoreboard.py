@@ -151,6 +151,17 @@ def fit_binary(asked: Asked) -> Took:
     return Took(here, "scipy average", spent(lambda: linkage(X, "average"))[0])
 
 
+def fit_counts(asked: Asked) -> Took:
+    """BHC("poisson").fit of 2,000 x 100."""
+    n, d = asked.rows(2000, 60), asked.rows(100, 20)
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = rng.poisson(rng.gamma(1.0, 3.0, (3, d))[y]).astype(float)
+    _same_groups(y, dtree.BHC("poisson").fit(X).labels_)
+    here = seconds(lambda: dtree.BHC("poisson").fit(X))[0]
+    return Took(here, "scipy average", seconds(lambda: linkage(X, "average"))[0])
+
+
 def fit_words(asked: Asked) -> Took | None:
     """BHC("multinomial").fit of NIPS, 1,500 x 12,419."""
     if asked.data is None:
@@ -292,6 +303,7 @@ ROWS: dict[str, Callable[[Asked], Took | None]] = {
     "choose 569 x 30": choose_wide,
     "fit 1,000 x 2": fit_narrow,
     "fit binary 2,000 x 500": fit_binary,
+    "fit counts 2,000 x 100": fit_counts,
     "fit NIPS": fit_words,
     "exact full 10,000 x 10": _exact("gaussian", 10_000, 120),
     "exact diagonal 10,000 x 10": _exact("gaussian-diag", 10_000, 120),

@@ -27,6 +27,8 @@ name there; the name is the ending of its files.
 
 **Kernels** are compiled by numba and kept on disk under a hash of the sources that they reach (`dtree/core/kernel_sources.py`), so an edit compiles
 what it touches, once. They dispatch on the type of a NamedTuple, release the GIL, return codes instead of raising, and take a NumPy Generator.
+Numba counts references of every array that a kernel hands on, also of all arrays in a record, with an instruction that threads
+wait for: a kernel that makes no array itself says `counted=False`, and hot loops have been up to thirty times faster for it.
 
 **Errors** that a user can cause are a ValueError with one clear sentence, exit code 2 on the command line, and leave nothing half-written.
 
