@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dtree.cli.console import in_words, out, printable, say
@@ -53,7 +53,7 @@ def describe(run: Any, in_full: bool = False) -> None:
         for table in facts.tables.values():
             print_table(table)
     if in_full and facts.cuts is not None:
-        print_levels(facts.cuts.table())
+        print_levels(((cut.n_clusters, cut.level, cut.depth, cut.smallest) for cut in facts.cuts.levels), True)
     if in_full and facts.model is not None:
         _describe_model(facts.model, _names_in_use(run, fitted))
 
@@ -205,15 +205,17 @@ def print_table(frame: Any) -> None:
     out().print(table)
 
 
-def print_levels(frame: Any) -> None:
-    """The cuts of a tree (a data frame, a line for each number of clusters), with the words of the report."""
+def print_levels(cuts: Iterable[tuple[int, float, float, float]], valleys: bool) -> None:
+    """The cuts of a tree (number of clusters, level, depth, smallest share), with the words of the report.
+
+    `valleys`: depths are those of valleys, else shares of draws in which clusters are apart.
+    """
     from rich.table import Table
 
-    valleys = "shallowest_valley" in frame  # else shares of draws in which clusters are apart
     ends = ["closed up to (nats)", "shallowest valley left (nats)"] if valleys else ["joined up to", "least apart"]
     heads = ["clusters", *ends, "smallest cluster"]
     table = Table(*heads, box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for clusters, (level, depth, smallest) in zip(frame.index, frame.to_numpy(), strict=True):
+    for clusters, level, depth, smallest in cuts:
         table.add_row(str(clusters), "–" if level < 0 else _number(level), _number(depth), share(smallest))
     out().print(table)
 

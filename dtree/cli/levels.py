@@ -43,7 +43,8 @@ def command(
     with progress_bar():
         found = levels(run, data, _depth(level))
     say(found.reason)
-    print_levels(found.table.set_index("n_clusters"))
+    columns = found.table.set_index("n_clusters")
+    print_levels(zip(columns.index, *columns.to_numpy().T, strict=True), "shallowest_valley" in columns)
     labels = found.labels if clusters is None else found.at_clusters(clusters)
     if clusters is not None or level is not None:
         sizes = sorted((int((labels == cluster).sum()) for cluster in set(labels.tolist())), reverse=True)

@@ -1,5 +1,6 @@
 """`dtree predict`: clusters and log densities of new rows, by a run of any method."""
 
+import threading
 import time
 from typing import Annotated, Any
 
@@ -81,11 +82,18 @@ def _predict_here(method: Any, fitted: Any, source: Any) -> tuple[Any, Any]:
     """Labels (n,) and log densities (n,), rows read piece by piece."""
     import numpy as np
 
+    from dtree.data.chunks import chunk_bounds
+    from dtree.engine.workers import Here
+    from dtree.variational.threads import available_threads
+
+    reading = threading.Lock()  # a text file is read from one place at a time
+
+    def piece(start: int, stop: int) -> tuple[Any, Any]:
+        with reading:
+            rows = source.read(start, stop)
+        return method.predict(fitted, method.checked(fitted, rows, start))
+
     n, d = source.shape
-    step = max(1, _PIECE_VALUES // d)
-    pieces = [
-        method.predict(fitted, method.checked(fitted, source.read(start, min(start + step, n)), start))
-        for start in range(0, n, step)
-    ]
+    pieces = Here(available_threads()).run(piece, chunk_bounds(n, max(1, _PIECE_VALUES // d)))
     labels, log_density = zip(*pieces, strict=True)
     return np.concatenate(labels), np.concatenate(log_density)

@@ -14,6 +14,7 @@ from dtree.methods.fitted_checks import checked_fitted
 from dtree.runs.kept import KeptStore, store_in_place
 from dtree.runs.run import Run
 from dtree.storage.places import Place, located, remove_tree
+from dtree.variational.threads import available_threads
 
 ARRAYS = ("labels", "log_density")
 _opened = Recent(2)  # fitted records, by run
@@ -55,7 +56,7 @@ def predict_into(
             store.create_rows("labels", n, rows, np.int32, -1)
             store.create_rows("log_density", n, rows, np.float64, np.nan)
             arguments = [(opened.path, header.run_id, source, bounds, store) for bounds in chunk_bounds(n, rows)]
-            done = sum(workers_of(client).run(predict_task, arguments))
+            done = sum(workers_of(client, available_threads()).run(predict_task, arguments))
             store.make_group()
             return done
 

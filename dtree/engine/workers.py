@@ -34,7 +34,7 @@ class Pairs:
 
 
 class Here:
-    """Run tasks one after the other in this process; parts that move on their own also in several threads."""
+    """Run tasks in this process: independent ones and parts that move on their own in several threads, if asked to."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
@@ -68,7 +68,13 @@ class Here:
 
     def run(self, task: Task, arguments: Arguments) -> list[Any]:
         """Results of independent tasks, in order."""
-        return [task(*args) for args in arguments]
+        if self.threads == 1 or len(arguments) == 1:
+            return [task(*args) for args in arguments]
+        pool = concurrent.futures.ThreadPoolExecutor(self.threads)
+        try:
+            return list(pool.map(lambda args: task(*args), arguments))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def streams(self, task: Task, arguments: Arguments, more: Callable[[Any], bool]) -> Iterator[Any]:
         """Results as they come; a task is run again with the same arguments while `more(result)` says so."""

@@ -16,10 +16,11 @@ import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from dtree.core.families import Family
 from dtree.variational.steps import (
     Block,
     Rule,
@@ -41,6 +42,7 @@ from dtree.variational.weights import exact_log_prior
 
 EXACT_BOUND_ROWS = 1000  # the exact collapsed bound costs T n^2 each iteration; above this the expansion is reported
 _PARALLEL_WORK = 20_000_000  # multiplications below which threads cost more than they save
+_MOST_REMEMBERED = 8_000_000  # statistics kept between passes: 64 MB
 _PIECES_PER_PASS = 4  # inner blocks handed to a thread at once: fewer cost more than they save
 
 
@@ -141,6 +143,30 @@ def sum_of_pieces(rows: int, state: State, one: Callable[[int, int], Sums], thre
         return sum(pool.map(one, starts, stops), start=total)
 
 
+class Remembered:
+    """Statistics of the pieces of a block under the family that last asked: hundreds of passes need the same ones."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._family: Family | None = None
+        self._pieces: dict[tuple[int, int], Any] = {}
+
+    def of(self, family: Family, width: int) -> Callable[[int, int], Any] | None:
+        """What gives the statistics of rows start .. stop - 1, or None where keeping them all would take too much."""
+        if len(self._block) * width > _MOST_REMEMBERED:
+            return None
+        if family is not self._family:
+            self._family, self._pieces = family, {}
+        pieces = self._pieces
+
+        def piece(start: int, stop: int) -> Any:
+            if (start, stop) not in pieces:
+                pieces[start, stop] = family.statistics_of_kept(self._block.rows[start:stop])
+            return pieces[start, stop]
+
+        return piece
+
+
 class InMemory:
     """All rows and their responsibilities in this process.
 
@@ -154,8 +180,10 @@ class InMemory:
         expectation: str = "corrected",
         schedule: str = "parallel",
         threads: int | None = None,
+        memory: Remembered | None = None,
     ) -> None:
         self.block = block
+        self._memory = Remembered(block) if memory is None else memory
         self._kept = np.ascontiguousarray(responsibilities, dtype=np.float64)
         self._order: np.ndarray | None = None  # a renaming of labels not yet carried out in `_kept`
         self.expectation = expectation
@@ -189,12 +217,13 @@ class InMemory:
         if state.weights is not None and (self.expectation == "exact" or self.schedule == "sequential"):
             return self._sweep(state)
         order, self._order = self._order, None
+        known = self._memory.of(state.family, state.coefficients.shape[1])
 
         def one(start: int, stop: int) -> Sums:
             part, out = self.block.part(start, stop), self._kept[start:stop]
             if state.weights is not None:
                 part = replace(part, responsibilities=out if order is None else np.ascontiguousarray(out[:, order]))
-            return e_step(part, state, out=out)
+            return e_step(part, state, out, known and (lambda first, last: known(start + first, start + last)))
 
         threads = self.threads
         if threads is None:
@@ -214,4 +243,4 @@ class InMemory:
 
     def with_responsibilities(self, responsibilities: np.ndarray) -> InMemory:
         """The same rows with other responsibilities, to try something on."""
-        return InMemory(self.block, responsibilities, self.expectation, self.schedule, self.threads)
+        return InMemory(self.block, responsibilities, self.expectation, self.schedule, self.threads, self._memory)

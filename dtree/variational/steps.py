@@ -14,6 +14,7 @@ does not depend on who computed which block. The **M-step** and the **bound** ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -143,8 +144,15 @@ def expected_log_likelihood(block: Block, state: State) -> np.ndarray:
     return np.ascontiguousarray(features @ state.coefficients.T)
 
 
-def e_step(block: Block, state: State, out: np.ndarray | None = None) -> Sums:
+def e_step(
+    block: Block,
+    state: State,
+    out: np.ndarray | None = None,
+    statistics: Callable[[int, int], Any] | None = None,
+) -> Sums:
     """New responsibilities of the rows of a block, summed; written into `out` (n, T) when it is given.
+
+    `statistics(start, stop)` gives the statistics of some of the rows to someone who has kept them.
 
     A collapsed variant takes each row's own share out of the counts. If the block holds the row's last responsibilities
     these are the share; otherwise the share that agrees with its own removal is found (same fixed points).
@@ -156,7 +164,7 @@ def e_step(block: Block, state: State, out: np.ndarray | None = None) -> Sums:
     total = empty_sums(variant, size, width)
     for start in range(0, len(block), step):
         part = block.part(start, min(start + step, len(block)))
-        features = state.family.statistics_of_kept(part.rows)
+        features = statistics(start, start + len(part)) if statistics else state.family.statistics_of_kept(part.rows)
         labels = np.ascontiguousarray(features @ coefficients)
         log_zero = np.zeros(total.log_zero.shape[0])
         if state.weights is None:

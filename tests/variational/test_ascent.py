@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 
 from dtree.core.families import Bernoulli, Gaussian, Poisson
-from dtree.variational import escapes
+from dtree.variational import escapes, fitting
 from dtree.variational.escapes import escape
 from dtree.variational.fitting import InMemory, ascend
 from dtree.variational.memoised import Memory
@@ -45,6 +45,21 @@ def test_uncollapsed_bound_never_falls(variant, alpha, learn_alpha):
         assert np.diff(fit.trace).min() > -1e-8
         if learn_alpha:
             assert fit.rule.alpha != alpha
+
+
+@pytest.mark.parametrize("variant", ["TSB", "O-CTSB"])
+def test_statistics_that_are_kept_change_no_bits(variant, monkeypatch):
+    X = blobs(700)
+    rule = Rule(family_for(X), VARIANTS[variant], 1.0)
+    found = []
+    for most in (fitting._MOST_REMEMBERED, 0):
+        monkeypatch.setattr(fitting, "_MOST_REMEMBERED", most)
+        rows = InMemory(make_block(rule.family, X), random_start(700, 8))
+        fit = ascend(rows, rows.sums(rule), rule, 30, 0.0)
+        other = Rule(fit.rule.family.refined(fit.sums.statistics, np.ones(8)), rule.variant, 1.0)
+        again = ascend(rows, rows.sums(other), other, 5, 0.0)
+        found.append((fit.trace, again.trace, rows.responsibilities.tobytes()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("variant", ["CTSB", "CFSD"])
