@@ -148,12 +148,12 @@ def _depths(histogram, moments, grid, allowed):
         a, b = upper[1] / upper[0], lower[1] / lower[0]
         spread_a = math.sqrt(max(upper[2] / upper[0] - a * a, 0.0))
         spread_b = math.sqrt(max(lower[2] / lower[0] - b * b, 0.0))
-        widest = max(spread_a, spread_b)
-        if not (a > b and widest > 0.0):
+        if not a > b:
             continue
-        # A component of equal rows is a needle; it gets some width so that its logarithm is a number.
-        spread_a, spread_b = max(spread_a, 1e-3 * widest), max(spread_b, 1e-3 * widest)
+        # Bins show no less than their width: within it the rows of a needle, or equal rows, may lie on either side of
+        # an edge, which must not look like rows far out in its tail.
         width = (_HIGH - _LOW) / BINS
+        spread_a, spread_b = max(spread_a, width), max(spread_b, width)
         first = max(0, int((b - _LOW) / width))
         last = min(BINS - 1, int((a - _LOW) / width))
         if last - first < 2:

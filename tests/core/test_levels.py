@@ -154,6 +154,13 @@ def test_two_groups_apart_have_a_valley(apart: float) -> None:
     assert 0.3 * true < found < 1.3 * true
 
 
+@pytest.mark.parametrize("spread", [0.0, 1e-6, 1e-3, 1e-2])
+def test_groups_much_narrower_than_the_way_between_them_are_apart(spread: float) -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(1, spread, 400), rng.normal(0, 2 * spread, 60)])
+    assert depth_between(x, np.repeat([0, 1], [400, 60])) > 3.0
+
+
 def test_chunks_add_up_to_the_whole_and_bins_are_those_of_a_plain_loop() -> None:
     rng = np.random.default_rng(1)
     centres = rng.normal(size=(3, 2)) * 4
