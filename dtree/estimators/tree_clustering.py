@@ -65,7 +65,8 @@ class TreeClustering(ClusterMixin, MixtureEstimator):
     cluster_stability_ : (k,) how well the cluster is found again when the valleys are measured on half of the rows
         (rows in both over rows in either; 1: exactly).
     outlier_score_ : (n,) how many nats less likely a row is than the average row of its component.
-    log_evidence_bound_ : lower bound on log p(X).
+    log_evidence_bound_ : lower bound on log p(X); an estimate of one where numbers with gaps have Gaussian components,
+        see `dtree.guide.tables`.
     family_ : with the hyperparameters that were learned.
 
     >>> import numpy as np

@@ -35,6 +35,7 @@
   `--column NAME=KIND` and `columns=` to overrule, frames of pandas, Polars and Arrow. New rows are read with the levels of the run.
 * Single values: `impute` and `surprisal`, `dtree impute` and `dtree predict --surprisal`, full Gaussians and bent scales included. Clusters of a
   table are described by kind, and its columns ranked by the nats with which they tell clusters apart, on the console and in the report.
+* Tables of numbers with gaps have components of full covariance in `TreeClustering` where the evidence prefers them: gaps are filled by draws.
 * Posterior of partitions: `DPMixtureMCMC` searches its point estimate among all partitions, not only the draws; `dtree.point_estimate` (also
   generalised losses), `credible_ball`, `partition_uncertainty`, `compare_posteriors` and `partition_distance` take draws of any sampler.
 * In scikit-learn: `transform` gives memberships with names (`set_output`), weights are routed, `means_`, `covariances_` and `weights_` of Gaussian

@@ -54,7 +54,7 @@ the likelihood less (`coarsening=0.3`, see `dtree.coarsening_path`), or transfor
 
 **Missing values** (NaN) add nothing to their column, which is exact when values are missing at random. Families of independent columns take them:
 `"mixed"`, `"gaussian-diag"`, `"bernoulli"`, `"poisson"` and `"categorical"`. A full Gaussian and the multinomial refuse to be
-fitted to them with one sentence; a full Gaussian predicts rows that lack values by the columns that they hold. `impute` fills in what a row
+fitted to them with one sentence (`TreeClustering` completes numbers by draws, see `dtree.guide.tables`); a full Gaussian predicts rows that lack values by the columns that they hold. `impute` fills in what a row
 lacks and `surprisal` finds values that do not fit the rest of their row:
 
 >>> X = np.repeat([[0.0, 0.0], [9.0, 9.0]], 20, axis=0) + rng.normal(size=(40, 2))

@@ -43,7 +43,13 @@ DATA --surprisal --out odd.csv` writes -log p(value | the rest of its row) for e
 the unit of its column, so compare a surprisal with others of its column. In Python these are `impute` and `surprisal` of `BHC`,
 `BayesKMeans`, `BayesKMeansBHC`, `IncrementalBHC`, `DPMixtureVB` and `TreeClustering`, and `dtree.column_influence(model)` says how many nats a
 row each column contributes to telling the clusters apart. They know every family but the multinomial. A full Gaussian is fitted to complete
-rows, but fills in and predicts any: the other values of the row tell what is missing also within a cluster. Where a column is on a bent scale
+rows, but fills in and predicts any: the other values of the row tell what is missing also within a cluster.
+
+**Numbers with gaps.** Independent columns need several components for a group of slanted shape. So `TreeClustering` (`dtree fit`) fills the
+gaps of a table of numbers by draws given the rest of the row, fits full Gaussians to the completed rows, and does so a few times. It takes such
+a fit where its bound on the evidence of the values that are there is higher than that of independent columns. That bound rests on one draw of
+what is missing: it is an estimate, where that of independent columns (`family="mixed"`) is exact. Of more than `sample_rows` rows (5,000), and
+in tables with other kinds of columns, columns are independent within a component. Where a column is on a bent scale
 the middle of its distribution is filled in, since a long tail may have no mean.
 
 >>> import dtree

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.core.columns import DATES, Column, in_words, share
-from dtree.core.families import Categorical, Mixed
-from dtree.core.families.mixed import sums_of_columns
+from dtree.core.families import Bent, Categorical, DiagonalGaussian, Gaussian, Mixed
+from dtree.core.families.mixed import sums_of_columns, with_holes
 from dtree.methods.cells import column_influence
 from dtree.methods.facts import Facts
 
@@ -32,12 +32,13 @@ def cluster_words(
 
     None for what is no table of several kinds.
     """
-    family = _family_of_table(facts, columns)
-    if family is None or facts.model is None or facts.statistics is None:
+    table = _table_of(facts, columns)
+    if table is None or facts.model is None:
         return None
+    family, leaves = table
     k = int(leaf_clusters.max()) + 1
-    statistics = np.zeros((k, facts.statistics.shape[1]))
-    np.add.at(statistics, leaf_clusters, facts.statistics)
+    statistics = np.zeros((k, leaves.shape[1]))
+    np.add.at(statistics, leaf_clusters, leaves)
     rows = facts.model.counts(statistics)
     influence = column_influence(family, statistics, float(rows.sum()))
     order = np.argsort(-influence, kind="stable")
@@ -55,19 +56,43 @@ def cluster_words(
 
 def words_between(facts: Facts, columns: Sequence[Column], here: Any, there: Any, most: int) -> list[str] | None:
     """What sets some leaves apart from others, in brackets; both are places of leaves. None as above."""
-    family = _family_of_table(facts, columns)
-    if family is None or facts.statistics is None:
+    table = _table_of(facts, columns)
+    if table is None:
         return None
-    two = np.stack([facts.statistics[leaves].sum(axis=0) for leaves in (here, there)])
+    family, statistics = table
+    two = np.stack([statistics[leaves].sum(axis=0) for leaves in (here, there)])
     return _most_telling(family, two, columns, most)
 
 
-def _family_of_table(facts: Facts, columns: Sequence[Column]) -> Mixed | None:
-    """The family of a table of several kinds whose columns are told apart, None for anything else."""
+def _table_of(facts: Facts, columns: Sequence[Column]) -> tuple[Mixed, np.ndarray] | None:
+    """The family of a table whose columns are told apart and its leaves (m, s), None for anything else.
+
+    Numbers with gaps may have Gaussian components, which are told column by column from their means and variances.
+    """
     family = None if facts.model is None else facts.model.family
-    if not isinstance(family, Mixed) or family.complete_columns.size or facts.statistics is None:
+    if family is None or facts.statistics is None or len(columns) != family.n_features:
         return None
-    return family if len(columns) == family.n_features else None
+    if isinstance(family, Mixed):
+        return None if family.complete_columns.size else (family, facts.statistics)
+    if not any(column.missing for column in columns):
+        return None
+    if isinstance(family, DiagonalGaussian):
+        return with_holes(family, facts.statistics)
+    return _column_by_column(family, facts.statistics) if isinstance(family, Gaussian | Bent) else None
+
+
+def _column_by_column(family: Gaussian | Bent, statistics: np.ndarray) -> tuple[Mixed, np.ndarray]:
+    """Components (m, s) of a Gaussian family as independent columns with the same means and variances."""
+    found, rows = family.posterior_means(statistics), statistics[:, :1]
+    means, share = found["means"], rows / rows.sum()
+    of_full = "covariances" in found
+    variances = np.diagonal(found["covariances"], axis1=1, axis2=2) if of_full else found["variances"]
+    centre = (share * means).sum(axis=0)
+    spread = np.sqrt((share * (variances + (means - centre) ** 2)).sum(axis=0))
+    plain = DiagonalGaussian(centre, 0.1, 2.0, spread**2, origin=centre, unit=spread)
+    z = (means - centre) / spread
+    parts = [np.broadcast_to(rows, z.shape), rows * z, rows * (z**2 + variances / spread**2)]
+    return Mixed([(plain, np.arange(z.shape[1]))]), np.hstack([rows, *parts])
 
 
 def _most_telling(family: Mixed, two: np.ndarray, columns: Sequence[Column], most: int) -> list[str]:

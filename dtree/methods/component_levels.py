@@ -183,14 +183,14 @@ class Own(NamedTuple):
 
 def between(mixture: Mixture, held: np.ndarray, lines: Lines | None, own: Own) -> PairSums | Overlap:
     """What rows add to what is known about the pairs of the components `held` (k,)."""
-    labels = own.labels.astype(np.int64)
+    rows, labels = own.rows, own.labels.astype(np.int64)
+    if isinstance(mixture.family, Bent | DiagonalGaussian | Gaussian | Mixed) and has_holes(rows):
+        rows = completed(mixture, held, rows)
+        labels = mixture.best(rows, held).astype(np.int64)
     if lines is None:
-        rows, left_out = own.rows, mixture.family.category_places() if isinstance(mixture.family, Mixed) else []
-        if isinstance(mixture.family, Mixed) and has_holes(rows):
-            rows = completed(mixture, held, rows)
-            labels = mixture.best(rows, held).astype(np.int64)
+        left_out = mixture.family.category_places() if isinstance(mixture.family, Mixed) else []
         others = mixture.responsibilities_without(rows, held, left_out) if left_out else ()
         views = itertools.chain([mixture.responsibilities(rows, held)], others)
         return overlap_of(views, labels, own.weight, own.first_row)
-    points = np.ascontiguousarray(mixture.family.points(own.rows), dtype=np.float64)
+    points = np.ascontiguousarray(mixture.family.points(rows), dtype=np.float64)
     return add_rows(lines, Labelled(points, labels, own.weight, own.first_row), held.shape[0])

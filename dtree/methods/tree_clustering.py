@@ -22,6 +22,7 @@ from dtree.methods.component_levels import Found, Look, Own, between, found_leve
 from dtree.methods.components import fit_components, structures_of
 from dtree.methods.contract import Job, Workers
 from dtree.methods.facts import Facts
+from dtree.methods.numbers_with_gaps import are_gapped_numbers, fit_gapped_numbers
 from dtree.methods.settings import AUTO, FAMILY, option
 from dtree.methods.survey import fingerprint, kinds_of, resolved, survey_of
 from dtree.methods.tree_clustering_facts import facts_of
@@ -180,7 +181,10 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         meant = resolve(settings.family, kinds_of(job.source), *limits(held), has_holes(held))
         rows, structures = vb.used_floats(rows, job.prepared.columns), structures_of(settings.family, meant.family)
         with one_blas_thread():
-            fit = fit_components(rows, weight, structures, meant.kinds, settings.alpha, job.seed)
+            if settings.family == "auto" and meant.family == "mixed" and are_gapped_numbers(rows, meant.kinds):
+                fit = fit_gapped_numbers(rows, weight, meant.kinds, settings.alpha, job.seed)
+            else:
+                fit = fit_components(rows, weight, structures, meant.kinds, settings.alpha, job.seed)
         return vb.State(Mixture.of(fit.sums, fit.rule), True, fit.trace, [], fit.converged, whole=True)
 
     def finish(self, job: Job, workers: Workers, state: vb.State) -> Any:

@@ -191,7 +191,8 @@ def give_points(subject: Subject, X: Any, most: int) -> None:
     if isinstance(family, Mixed):  # which knows what becomes of words and of what is missing
         points = family.profile(family.statistics(values))
     else:
-        points = replace(profile, sums=(values - profile.centre) / profile.spread, exposure=exposure)
+        sums = np.nan_to_num((values - profile.centre) / profile.spread)  # what is missing stands in the middle
+        points = replace(profile, sums=sums, exposure=exposure)
     names = subject.row_names if subject.row_names is not None and len(subject.row_names) == n else None
     shown = [f"row {row}" if names is None else names[row] for row in keep]
     subject.points = Points(points, cluster, shown, n, leaf)

@@ -11,8 +11,10 @@ from dtree.core.columns import Column
 from dtree.core.families import Family, has_holes, moments_of, resolve
 from dtree.core.families.slopes import slopes
 from dtree.core.verbs import log_marginal, log_marginal_joined, log_marginal_merged
+from dtree.mcmc.run import SAMPLERS
 from dtree.methods import cells
 from dtree.runs.codec import decode, encode
+from dtree.variational.variants import VARIANTS
 from tests.golden import golden
 from tests.tables import KINDS, family, golden_family_of, table
 
@@ -47,6 +49,9 @@ def test_golden_trees(number):
     assert merges[-len(case["merges"]) :] == [sorted(pair) for pair in case["merges"]]
     assert model.log_evidence_bound_ == pytest.approx(case["log_bound"], abs=1e-8)
     assert dtree.exact_log_evidence(X, mixed, prior) == pytest.approx(case["log_exact"], abs=1e-8)
+    bounds = dtree.evidence_bounds(model)
+    assert bounds["bhc"] == pytest.approx(case["log_bound"], abs=1e-8)
+    assert all(case["log_bound"] - 1e-8 <= bound <= case["log_exact"] + 1e-8 for bound in bounds.values())
     assert model.score_samples(rows(case, "new")) == pytest.approx(case["log_predictive_tree"], abs=1e-8)
 
 
@@ -97,11 +102,18 @@ def test_a_complete_mixed_of_one_block_is_that_family_for_every_method(kind):
     one, other = (dtree.BayesKMeansBHC(f, prior, random_state=0).fit(X) for f in (plain, mixed))
     assert np.array_equal(one.labels_, other.labels_)
     assert other.log_evidence_bound_ == pytest.approx(one.log_evidence_bound_, rel=1e-10)
-    for variant in ("TSB", "O-CTSB", "FSD", "CFSD"):
+    one, other = (dtree.BHC(f, prior, method="randomized", random_state=0).fit(X) for f in (plain, mixed))
+    assert np.array_equal(one.labels_, other.labels_)
+    assert other.log_evidence_bound_ == pytest.approx(one.log_evidence_bound_, rel=1e-10)
+    one, other = (dtree.TreeClustering(family=f, random_state=0).fit(X) for f in (plain, mixed))
+    assert np.array_equal(one.labels_, other.labels_)
+    assert one.weights_ == pytest.approx(other.weights_, rel=1e-10)
+    assert other.log_evidence_bound_ == pytest.approx(one.log_evidence_bound_, rel=1e-10)
+    for variant in VARIANTS:
         one, other = (dtree.DPMixtureVB(variant, family=f, truncation=6, random_state=0).fit(X) for f in (plain, mixed))
         assert np.array_equal(one.labels_, other.labels_)
         assert other.elbo_ == pytest.approx(one.elbo_, rel=1e-10)
-    for sampler in ("gibbs", "split-merge", "tgmcmc"):
+    for sampler in SAMPLERS:
         if (kind, sampler) == ("binary", "tgmcmc"):
             # Three binary columns have eight different rows. Among equal rows merges of the guide tree are equally
             # good, and the last bits, which two sums of the same terms do not share, decide: trees differ from the

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.stats import ks_2samp
 from sklearn.metrics import adjusted_rand_score
 
 import dtree
-from dtree.methods.completed_rows import _chances, _quantiles
+from dtree.core.families import Bent, DiagonalGaussian, Gaussian
+from dtree.methods.completed_rows import _chances, _quantiles, completed
+from dtree.variational.mixture import Mixture
 from tests.tables import family, table
 
 
@@ -54,3 +57,55 @@ def test_groups_stay_apart_when_rows_lack_half_of_their_values():
     one = rng.normal(size=(400, 8))
     one[rng.random(one.shape) < 0.5] = np.nan
     assert dtree.TreeClustering(random_state=0).fit(one).n_clusters_ == 1
+
+
+FULL = Gaussian([0.0, 1.0], 0.5, 6.0, [[4.0, 3.0], [3.0, 6.0]], [0.1, 0.2], [2.0, 0.5])
+GAUSSIANS = {
+    "full": FULL,
+    "diagonal": DiagonalGaussian([0.0, 1.0], 0.5, 4.0, [2.0, 3.0]),
+    "bent": Bent(FULL, [0.5, 0.0], [1.0, 2.0], [0.7, 1.2]),
+}
+
+
+@pytest.mark.parametrize("name", GAUSSIANS)
+def test_gaussian_draws_are_distributed_like_the_values_that_were_removed(name):
+    """Complete rows are drawn from two components by completing rows of nothing; removed values come back alike."""
+    kind, rng = GAUSSIANS[name], np.random.default_rng(0)
+    parts = (rng.normal(size=(30, 2)), rng.normal(size=(20, 2)) + 4.0)
+    statistics = np.stack([kind.statistics(part).sum(axis=0) for part in parts])
+    mixture = Mixture(kind, "TSB", 1.0, False, "best", statistics, np.zeros((0, 0)), np.zeros(0), 0.0, 50.0)
+    held = np.arange(2)
+    nothing = np.full((1, 2), np.nan)
+    rows = np.concatenate([completed(mixture, held, nothing, number) for number in range(3000)])
+    gapped = rows.copy()
+    gapped[:, 1] = np.nan
+    again = completed(mixture, held, gapped)
+    assert np.array_equal(again[:, 0], rows[:, 0])
+    for feature in (again[:, 1] - rows[:, 1], again[:, 1]):
+        assert np.all(np.isfinite(feature))
+    for of in (lambda x: x[:, 1], lambda x: x[:, 1] - x[:, 0], lambda x: x[:, 1] + x[:, 0]):
+        assert ks_2samp(of(again), of(rows)).pvalue > 0.001
+    assert not np.array_equal(completed(mixture, held, gapped, 1), again)
+    parts = np.stack([completed(mixture, held, gapped[start : start + 7]) for start in (0, 7)])
+    assert np.array_equal(parts.reshape(14, 2), again[:14])  # chunks change nothing
+
+
+def test_slanted_groups_with_gaps_are_one_component_each(tmp_path):
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 2, 300)
+    X = rng.multivariate_normal(np.zeros(4), 0.1 * np.eye(4) + 0.9, 300)
+    X[:, 0] += np.where(group == 0, 0.0, 3.0)
+    X[rng.random(X.shape) < 0.15] = np.nan
+    X[3] = np.nan
+    model = dtree.TreeClustering(random_state=0).fit(X)
+    assert model.family_.name == "gaussian"
+    assert (model.n_clusters_, model.n_components_) == (2, 2)
+    told = ~np.isnan(X[:, 0])  # nothing else knows of the groups
+    assert adjusted_rand_score(group[told], model.labels_[told]) > 0.9
+    assert model.log_evidence_bound_ > dtree.TreeClustering(family="mixed", random_state=0).fit(X).log_evidence_bound_
+    dtree.save(model, tmp_path / "run")
+    again = dtree.open(tmp_path / "run")
+    assert np.array_equal(again.predict(X), model.labels_)
+    dtree.report(tmp_path / "run", tmp_path / "page.html", X=X)
+    order = rng.permutation(300)
+    assert adjusted_rand_score(dtree.TreeClustering(random_state=0).fit(X[order]).labels_, model.labels_[order]) == 1.0
