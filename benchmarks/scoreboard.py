@@ -158,8 +158,8 @@ def fit_counts(asked: Asked) -> Took:
     y = np.arange(n) % 3
     X = rng.poisson(rng.gamma(1.0, 3.0, (3, d))[y]).astype(float)
     _same_groups(y, dtree.BHC("poisson").fit(X).labels_)
-    here = seconds(lambda: dtree.BHC("poisson").fit(X))[0]
-    return Took(here, "scipy average", seconds(lambda: linkage(X, "average"))[0])
+    here = spent(lambda: dtree.BHC("poisson").fit(X))[0]
+    return Took(here, "scipy average", spent(lambda: linkage(X, "average"))[0])
 
 
 def fit_words(asked: Asked) -> Took | None:

@@ -16,8 +16,9 @@ from distributed.client import FutureCancelledError
 from dtree.core.model import CompiledModel, Model
 from dtree.core.tree import Tree
 from dtree.engine.workers import Pairs
-from dtree.hierarchy.bhc import Partners, Slots, build_tree, leaf_slots, no_partners, score_leaves, scratch_for
+from dtree.hierarchy.bhc import Slots, build_tree, leaf_slots, score_leaves, scratch_for
 from dtree.hierarchy.blocks import Blocks, has_bounds
+from dtree.hierarchy.partners import Partners, no_partners
 from dtree.kmeans.greedy import Merged, compile_for, log_phi_of, merge_clusters, pair_gains
 
 _PAIRS_WORTH_SHARING = 2_000_000  # fewer are scored where they are: tasks would cost more than they save
@@ -67,7 +68,7 @@ def leaves_task(model: Model, atoms: np.ndarray, start: int, stop: int) -> Partn
     """The best partners of the leaves in slots start..stop-1 of the tree over atoms (m, s), among all before them."""
     compiled = model.compile(atoms.sum(axis=0))
     slots, blocks = leaf_slots(model, compiled, atoms)
-    partners = no_partners(slots)
+    partners = no_partners(slots.node.shape[0])
     score_leaves(compiled, slots, blocks, partners, scratch_for(slots, blocks), start, stop, 1)
     return Partners(*(column[start:stop] for column in partners))
 

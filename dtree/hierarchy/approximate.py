@@ -18,11 +18,11 @@ from dtree.core.model import Model, log_phi_h
 from dtree.core.progress import report
 from dtree.core.tree import Tree, log_add
 from dtree.hierarchy.bhc import build_tree
-from dtree.hierarchy.neighbours import _GROUP, Nodes, look_around, nobody_near, offer
+from dtree.hierarchy.neighbours import GROUP, Nodes, look_around, offer
+from dtree.hierarchy.partners import PARTNERS, no_partners
 from dtree.hierarchy.queue import drop_first, empty_queue, push, replace_first
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, score_against
 
-_PARTNERS = 12  # of 20,000 rows: with 6, 12 and 20 bounds differ by a thousandth, either way
 _MERGES_PER_REPORT = 5000
 _EXACT = 4000  # nodes that exact BHC merges in a second; where clusters are few, all of the upper tree is exact
 
@@ -30,7 +30,7 @@ _EXACT = 4000  # nodes that exact BHC merges in a second; where clusters are few
 class Scratch(NamedTuple):
     """Memory that every look at a node's partners uses anew; p partners, s statistics."""
 
-    waiting: np.ndarray  # (2p + 1,) slots to be scored with a node, the last number how many
+    waiting: np.ndarray  # (2p + 1,) nodes to be scored with one, the last number how many
     others: np.ndarray  # (2p,)
     columns: np.ndarray  # (s, 2p)
     log_own: np.ndarray  # (2p,)
@@ -45,48 +45,46 @@ def _scratch(s: int, most: int) -> Scratch:
 
 
 @kernel
-def _holder(into, slot):
-    """The slot whose node now holds what once was in `slot`; shortens the way there."""
-    found = slot
+def _holder(into, node):
+    """The node that now holds `node`; shortens the way there."""
+    found = node
     while into[found] != found:
         found = into[found]
-    while into[slot] != found:
-        into[slot], slot = found, into[slot]
+    while into[node] != found:
+        into[node], node = found, into[node]
     return found
 
 
 @kernel
 def _renew(model, nodes, near, slot, scratch):
-    """Score a node with those that hold its merged partners, and with the first scratch.waiting[-1] slots that wait.
+    """Score a node with those that hold its merged partners, and with the first scratch.waiting[-1] nodes that wait.
 
     Each is offered to the other. Afterwards all partners of the node are alive.
     """
-    waiting, others = scratch.waiting, scratch.others
+    waiting, others, partners = scratch.waiting, scratch.others, near.node[slot]
     n_waiting, kept = waiting[-1], 0
     waiting[-1] = 0
-    for p in range(near.held[slot]):
-        other = near.slot[slot, p]
-        if nodes.number[other] == near.number[slot, p] and nodes.into[other] == other:
-            near.slot[slot, kept] = other
-            near.number[slot, kept] = near.number[slot, p]
-            near.score[slot, kept] = near.score[slot, p]
+    for at in range(near.held[slot]):
+        if nodes.slot_of[partners[at]] >= 0:
+            partners[kept], near.score[slot, kept] = partners[at], near.score[slot, at]
             kept += 1
         else:
-            waiting[n_waiting] = other
+            waiting[n_waiting] = partners[at]
             n_waiting += 1
     near.held[slot] = kept
     n = 0
     for w in range(n_waiting):
         other = _holder(nodes.into, waiting[w])
-        known = other == slot
+        known = other == nodes.number[slot]
         for seen in range(n):
             known = known or others[seen] == other
-        for p in range(kept):
-            known = known or near.slot[slot, p] == other
+        for at in range(kept):
+            known = known or partners[at] == other
         if not known:
+            there = nodes.slot_of[other]
             for s in range(scratch.row.shape[0]):
-                scratch.columns[s, n] = nodes.statistics[other, s]
-            scratch.log_own[n], scratch.log_phi_t[n] = nodes.log_own[other], nodes.log_phi_t[other]
+                scratch.columns[s, n] = nodes.statistics[there, s]
+            scratch.log_own[n], scratch.log_phi_t[n] = nodes.log_own[there], nodes.log_phi_t[there]
             others[n] = other
             n += 1
     if n == 0:
@@ -96,8 +94,8 @@ def _renew(model, nodes, near, slot, scratch):
     log_phi_t, score = nodes.log_phi_t[slot], scratch.score
     score_against(model, scratch.columns, scratch.log_own, scratch.log_phi_t, scratch.row, log_phi_t, 0, n, score)
     for seen in range(n):
-        offer(near, slot, others[seen], nodes.number[others[seen]], score[seen])
-        offer(near, others[seen], slot, nodes.number[slot], score[seen])
+        offer(near, slot, others[seen], score[seen])
+        offer(near, nodes.slot_of[others[seen]], nodes.number[slot], score[seen])
 
 
 @kernel
@@ -109,7 +107,7 @@ def _renew_all(model, nodes, near, live, scratch):
 @kernel
 def _best_key(nodes, near, slot):
     """Score and pair (low, high) of the best that a node knows, partners alive."""
-    own, other = nodes.number[slot], near.number[slot, 0]
+    own, other = nodes.number[slot], near.node[slot, 0]
     return near.score[slot, 0], min(own, other), max(own, other)
 
 
@@ -118,7 +116,7 @@ def _queue_all(queue, nodes, near, live):
     for slot in live:
         if near.held[slot] > 0:
             score, low, high = _best_key(nodes, near, slot)
-            push(queue, slot, score, low, high)
+            push(queue, nodes.number[slot], score, low, high)
 
 
 @kernel
@@ -127,8 +125,8 @@ def _merge_near(model, nodes, near, queue, scratch, done, merges, node_log_phi_h
     m = nodes.number.shape[0]
     number = done[0]
     while number < done[1] and queue.size[0] > 0:
-        a = queue.node[0]
-        if nodes.into[a] != a:  # it is merged
+        a = nodes.slot_of[queue.node[0]]
+        if a < 0:  # it is merged
             drop_first(queue)
             continue
         _renew(model, nodes, near, a, scratch)
@@ -137,29 +135,29 @@ def _merge_near(model, nodes, near, queue, scratch, done, merges, node_log_phi_h
             continue
         score, low, high = _best_key(nodes, near, a)
         if score != queue.score[0] or low != queue.low[0] or high != queue.high[0]:
-            replace_first(queue, a, score, low, high)
+            replace_first(queue, nodes.number[a], score, low, high)
             continue
         drop_first(queue)
-        b = np.int64(near.slot[a, 0])
+        b, merged = nodes.slot_of[near.node[a, 0]], m + number
         merges[number, 0], merges[number, 1] = low, high
         for s in range(nodes.statistics.shape[1]):
             nodes.statistics[a, s] += nodes.statistics[b, s]
         joined = log_phi_h(model, nodes.statistics[a])
         nodes.log_phi_t[a] = log_add(joined, nodes.log_phi_t[a] + nodes.log_phi_t[b])
         nodes.log_own[a] = log_own_marginal(model, joined, nodes.statistics[a, 0])
-        node_log_phi_h[m + number] = joined
-        nodes.number[a] = m + number
-        nodes.into[b] = a
-        number += 1
+        node_log_phi_h[merged] = joined
         for part in (a, b):
-            for p in range(near.held[part]):
-                scratch.waiting[scratch.waiting[-1]] = near.slot[part, p]
+            nodes.slot_of[nodes.number[part]], nodes.into[nodes.number[part]] = -1, merged
+            for at in range(near.held[part]):
+                scratch.waiting[scratch.waiting[-1]] = near.node[part, at]
                 scratch.waiting[-1] += 1
             near.held[part] = 0
+        nodes.number[a], nodes.number[b], nodes.slot_of[merged] = merged, -1, a
+        number += 1
         _renew(model, nodes, near, a, scratch)
         if near.held[a] > 0:
             score, low, high = _best_key(nodes, near, a)
-            push(queue, a, score, low, high)
+            push(queue, merged, score, low, high)
     return number
 
 
@@ -169,8 +167,8 @@ def build_approximate_tree(
     rng: np.random.Generator,
     *,
     exact: int = _EXACT,
-    partners: int = _PARTNERS,
-    group: int = _GROUP,
+    partners: int = PARTNERS,
+    group: int = GROUP,
     threads: int | None = None,
 ) -> Tree:
     """A tree over atoms (m, s) in O(m log m) scores; at most `exact` nodes are left to greedy merges over all pairs.
@@ -191,8 +189,9 @@ def build_approximate_tree(
     node_log_phi_h, merges = np.empty(2 * m - 1), np.empty((m - 1, 2), dtype=np.int64)
     node_log_phi_h[:m] = model.log_phi_h(atoms)
     own = log_own_marginals(compiled, node_log_phi_h[:m], np.ascontiguousarray(atoms[:, 0]))
-    nodes = Nodes(atoms.copy(), own, node_log_phi_h[:m].copy(), np.arange(m), np.arange(m))
-    near, scratch = nobody_near(m, partners), _scratch(atoms.shape[1], 2 * partners)
+    slot_of = np.concatenate([np.arange(m), np.full(m - 1, -1)])
+    nodes = Nodes(atoms.copy(), own, node_log_phi_h[:m].copy(), np.arange(m), slot_of, np.arange(2 * m - 1))
+    near, scratch = no_partners(m, partners), _scratch(atoms.shape[1], 2 * partners)
     live, done = np.arange(m), 0
     while live.shape[0] > max(exact, 2):
         n = live.shape[0]
@@ -208,7 +207,7 @@ def build_approximate_tree(
             done = _merge_near(compiled, nodes, near, queue, scratch, some, merges, node_log_phi_h)
         if done == first:
             raise ValueError("a merge score is not a number: look for values too large or too small for this family")
-        live = live[nodes.into[live] == live]
+        live = live[nodes.number[live] >= 0]
     if live.shape[0] > 1:
         _finish(model, nodes, live, done, merges, node_log_phi_h, threads)
     return Tree.from_merges(merges, np.rint(model.counts(atoms)), node_log_phi_h)

@@ -26,11 +26,11 @@ from dtree.core.tree import Tree, log_add
 from dtree.core.verbs import log_marginal_joined
 from dtree.hierarchy import blocks_diagonal, sparse_multinomial  # noqa: F401  (they register their kernels)
 from dtree.hierarchy.blocks import Blocks, least_log_d, make_blocks
+from dtree.hierarchy.partners import Partners, insert_partner, no_partners
 from dtree.hierarchy.queue import Queue, drop_first, empty_queue, push, replace_first
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, turn_into_scores
 from dtree.hierarchy.sparse_leaves import SparseLeaves, forget_merged, log_marginal_sparse, sparse_leaves
 
-_PARTNERS = 12  # how many of its best partners an owner remembers; it decides speed and memory, never the tree
 _MERGES_PER_REPORT = 500
 _MOST_THREADS = 8  # more bring little: the merge loop, which follows, runs in one thread
 _LEAVES_PER_STRIP = 500  # so that a strip takes long enough to be worth a report
@@ -53,16 +53,6 @@ class Slots(NamedTuple):
     slot_of: np.ndarray  # (2m-1,) slot of every node, -1 for a node that is merged or not made yet
     rest: np.ndarray  # (2,)
     leaves: SparseLeaves
-
-
-class Partners(NamedTuple):
-    """The best partners of every slot, best first."""
-
-    node: np.ndarray  # (c, partners)
-    score: np.ndarray  # (c, partners) log d with each of them
-    held: np.ndarray  # (c,) how many are held
-    complete: np.ndarray  # (c,) whether these are all it ever had
-    head: np.ndarray  # (c,) the first that may still be alive
 
 
 class Scratch(NamedTuple):
@@ -101,33 +91,6 @@ def leaf_slots(
     return Slots(columns, log_own, log_phi_t, node, block, slot_of, np.array([m, m]), leaves), blocks
 
 
-def no_partners(slots: Slots, capacity: int = _PARTNERS) -> Partners:
-    """Empty lists of partners for all slots."""
-    c = slots.node.shape[0]
-    nodes, scores = np.zeros((c, capacity), dtype=np.int64), np.full((c, capacity), np.inf)
-    held, head = np.zeros(c, dtype=np.int64), np.zeros(c, dtype=np.int64)
-    return Partners(nodes, scores, held, np.zeros(c, dtype=np.bool_), head)
-
-
-@kernel(counted=False)
-def _insert_partner(partners, scores, held, partner, score):
-    """Insert into the sorted lists (score, then partner), dropping the worst when full; returns the new length."""
-    capacity = partners.shape[0]
-    if held == capacity:
-        worst = scores[held - 1]
-        if score > worst or (score == worst and partner > partners[held - 1]):
-            return held
-        held -= 1
-    at = held
-    while at > 0 and (scores[at - 1] > score or (scores[at - 1] == score and partners[at - 1] > partner)):
-        scores[at] = scores[at - 1]
-        partners[at] = partners[at - 1]
-        at -= 1
-    scores[at] = score
-    partners[at] = partner
-    return held + 1
-
-
 @kernel(inline=True, counted=False)
 def _score_range(model, slots, partners, slot, start, stop, scratch):
     """Score a slot against those from start to stop, itself left out, and keep its best partners."""
@@ -148,7 +111,7 @@ def _score_range(model, slots, partners, slot, start, stop, scratch):
     worst = scores[held - 1] if held == capacity else np.inf
     for j in range(start, stop):
         if score[j] <= worst and j != slot:
-            held = _insert_partner(kept, scores, held, node[j], score[j])
+            held = insert_partner(kept, scores, held, node[j], score[j])
             if held == capacity:
                 worst = scores[held - 1]
     partners.held[slot] = held
@@ -376,7 +339,7 @@ def build_tree(
     m = atoms.shape[0]
     compiled = model.compile(atoms.sum(axis=0))
     slots, blocks = leaf_slots(model, compiled, atoms, log_phi_t)
-    partners = no_partners(slots)
+    partners = no_partners(slots.node.shape[0])
     node_log_phi_h = np.empty(2 * m - 1)
     if log_phi_t is None:
         node_log_phi_h[slots.node[:m]] = slots.log_phi_t[:m]

@@ -15,63 +15,35 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel
 from dtree.core.progress import report
+from dtree.hierarchy.partners import Partners, insert_partner
 from dtree.hierarchy.scores import score_against
 
 # Of 20,000 rows in 8 columns 2, 4 and 8 trees find the best partner for 49, 74 and 89 % (diagonal) or 60, 80 and 96 %
 # (full). With four the bound of the tree is that of the exact one.
 _TREES = 4
-_GROUP = 48  # nodes of a group at most: every node is scored with so many in every tree
+GROUP = 48  # nodes of a group at most: every node is scored with so many in every tree
 _MOST_THREADS = 8
 _GROUPS_PER_TASK = 64
 
 
 class Nodes(NamedTuple):
-    """The nodes that can still be merged, each in the slot of the smaller of its two children; m slots."""
+    """The nodes that can still be merged, each in the slot of one of its two children; m slots."""
 
     statistics: np.ndarray  # (m, s)
     log_own: np.ndarray  # (m,) log marginal of the node as one cluster
     log_phi_t: np.ndarray  # (m,)
     number: np.ndarray  # (m,) of the node in the slot
-    into: np.ndarray  # (m,) the slot whose node holds this one's; its own slot while that is itself
-
-
-class Near(NamedTuple):
-    """The best known partners of every slot, best first; p partners at most."""
-
-    slot: np.ndarray  # (m, p)
-    number: np.ndarray  # (m, p) the node that was in that slot
-    score: np.ndarray  # (m, p) log d
-    held: np.ndarray  # (m,)
-
-
-def nobody_near(m: int, partners: int) -> Near:
-    """Empty lists."""
-    shape = (m, partners)
-    return Near(
-        np.zeros(shape, dtype=np.int32),
-        np.zeros(shape, dtype=np.int32),
-        np.zeros(shape),
-        np.zeros(m, dtype=np.int32),
-    )
+    slot_of: np.ndarray  # (2m-1,) slot of every node, -1 for a node that is merged or not made yet
+    into: np.ndarray  # (2m-1,) the node that a merged one is in, or one below that; itself while it is not merged
 
 
 @kernel
-def offer(near, slot, other, number, score):
-    """Put node `number` in slot `other` among the partners of `slot` if it is not there and good enough."""
-    slots, numbers, scores, held = near.slot[slot], near.number[slot], near.score[slot], near.held[slot]
-    for at in range(held):
-        if numbers[at] == number:
+def offer(near, slot, number, score):
+    """Put a node among the partners of `slot` if it is not there and good enough."""
+    for at in range(near.held[slot]):
+        if near.node[slot, at] == number:
             return
-    if held == slots.shape[0]:
-        if score > scores[held - 1] or (score == scores[held - 1] and number > numbers[held - 1]):
-            return
-        held -= 1
-    at = held
-    while at > 0 and (scores[at - 1] > score or (scores[at - 1] == score and numbers[at - 1] > number)):
-        slots[at], numbers[at], scores[at] = slots[at - 1], numbers[at - 1], scores[at - 1]
-        at -= 1
-    slots[at], numbers[at], scores[at] = other, number, score
-    near.held[slot] = held + 1
+    near.held[slot] = insert_partner(near.node[slot], near.score[slot], near.held[slot], number, score)
 
 
 @kernel
@@ -155,8 +127,8 @@ def _score_groups(model, nodes, near, slots, starts, first, last):
             score_against(model, columns, log_own, log_phi_t, row, log_phi_t[i], 0, i, score)
             for j in range(i):
                 other = slots[starts[g] + j]
-                offer(near, slot, other, nodes.number[other], score[j])
-                offer(near, other, slot, nodes.number[slot], score[j])
+                offer(near, slot, nodes.number[other], score[j])
+                offer(near, other, nodes.number[slot], score[j])
 
 
 def places_of(statistics: np.ndarray) -> np.ndarray:
@@ -172,10 +144,10 @@ def places_of(statistics: np.ndarray) -> np.ndarray:
 def look_around(
     compiled: CompiledModel,
     nodes: Nodes,
-    near: Near,
+    near: Partners,
     live: np.ndarray,
     rng: np.random.Generator,
-    largest: int = _GROUP,
+    largest: int = GROUP,
     threads: int | None = None,
 ) -> None:
     """Offer the nodes in the slots `live` (n,) those that stand in their groups, in each tree of a forest.
