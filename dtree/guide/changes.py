@@ -8,7 +8,7 @@
 * Models are chosen in about half the time; few rows of one Gaussian in many columns are one cluster. Data are cut into more, even chunks.
 * `BHC(method="approximate")`: trees over up to millions of single rows, from near pairs found by a forest of projections.
 * Exact trees of a diagonal Gaussian skip blocks of leaves that cannot be merged next: the same tree from fewer scores.
-* Exact trees of binary rows and of counts are grown in a fifth to a thirtieth of the processor time, of sparse word counts in a third or less, choosing the
+* Exact trees of binary rows and of counts take about a twentieth of the processor time or less, of sparse word counts a third or less, choosing the
   model included; those of Gaussian rows are faster than in 0.1 again. The trees are the same.
 * `dtree warm` compiles beforehand; an edited kernel file compiles anew only what it touches.
 * `dtree.levels` and `dtree levels RUN`: other cuts of any fit, without fitting again.
