@@ -7,7 +7,6 @@ import numpy as np
 from scipy import sparse
 
 from dtree.core.families import Family
-from dtree.variational.centres import kmeans_centres, nearest_centres
 
 _KMEANS_ROWS = 20_000  # centres are found on at most this many rows; every row is then assigned
 
@@ -23,30 +22,21 @@ def kmeans_labels(
     family: Family, X: Any, size: int, random: np.random.Generator, weight: np.ndarray | None = None
 ) -> np.ndarray:
     """Labels (n,) of k-means with k-means++ seeding and `size` centres."""
-    points = family.points(X)
-    rows = points.shape[0]
-    chosen = slice(None) if rows <= _KMEANS_ROWS else np.sort(random.choice(rows, _KMEANS_ROWS, replace=False))
-    seed, weight = int(random.integers(2**31 - 1)), None if weight is None else weight[chosen]
-    k = min(size, rows, _KMEANS_ROWS)
-    if sparse.issparse(points):
-        return _sparse_labels(points, chosen, k, seed, weight)
-    points = np.ascontiguousarray(points, dtype=np.float64)
-    return nearest_centres(points, kmeans_centres(points[chosen], k, seed, weight))
-
-
-def _sparse_labels(points: Any, chosen: Any, k: int, seed: int, weight: np.ndarray | None) -> np.ndarray:
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
 
-    parts = points.data, points.indices.astype(np.int32), points.indptr.astype(np.int32)
-    points = sparse.csr_matrix(parts, shape=points.shape)  # scikit-learn takes 32-bit indices only
-    means = KMeans(k, n_init=1, random_state=seed)
-    # Its OpenMP is loaded only here, and the last bits of k-means depend on the number of threads.
-    with warnings.catch_warnings(), threadpool_limits(1):
+    points = family.points(X)
+    if sparse.issparse(points):  # scikit-learn takes 32-bit indices only
+        parts = points.data, points.indices.astype(np.int32), points.indptr.astype(np.int32)
+        points = sparse.csr_matrix(parts, shape=points.shape)
+    rows = points.shape[0]
+    chosen = slice(None) if rows <= _KMEANS_ROWS else np.sort(random.choice(rows, _KMEANS_ROWS, replace=False))
+    sample = points[chosen]
+    means = KMeans(min(size, sample.shape[0]), n_init=1, random_state=int(random.integers(2**31 - 1)))
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than centres is no trouble here
-        means.fit(points[chosen], sample_weight=weight)
-        return means.predict(points).astype(np.int64)
+        means.fit(sample, sample_weight=None if weight is None else weight[chosen])
+    return means.predict(points).astype(np.int64)
 
 
 def given_start(init: Any, rows: int, size: int) -> np.ndarray:

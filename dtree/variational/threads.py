@@ -1,11 +1,10 @@
 """Threads of BLAS and OpenMP: how many there are, and blocks of code that take one.
 
-The last bits of a product of matrices and of scikit-learn's k-means depend on the number of threads, so code that
-promises the same bits everywhere takes one.
+The last bits of a product of matrices and of k-means depend on the number of threads, so code that promises the same
+bits everywhere takes one.
 """
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +18,11 @@ _inside = 0
 _limit: Any = None
 
 
-@lru_cache(maxsize=2)
-def _found(with_openmp: bool) -> ThreadpoolController:
-    return ThreadpoolController()  # looking for libraries takes 10 ms, so it is done once
-
-
+@lru_cache(maxsize=1)
 def _libraries() -> ThreadpoolController:
-    return _found("sklearn.cluster" in sys.modules)  # which brings OpenMP along, and is not loaded where nobody asks
+    import sklearn.cluster  # noqa: F401  the OpenMP of k-means is found only once it is loaded
+
+    return ThreadpoolController()  # looking for libraries takes 10 ms, so it is done once
 
 
 def available_threads() -> int:
