@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from dtree.core.columns import Column
-from dtree.core.families import has_holes
+from dtree.core.families import Family, Mixed, has_holes
 from dtree.methods.completed_rows import completed
 from dtree.methods.components import fit_components, recorded_steps
 from dtree.variational.fitting import Fit
@@ -47,6 +47,11 @@ def fit_gapped_numbers(X: np.ndarray, weight: np.ndarray, kinds: tuple[Column, .
         if last.elbo - log_density > best.elbo:
             best = replace(last, elbo=last.elbo - log_density, trace=[one - log_density for one in last.trace])
     return best
+
+
+def is_of_completed_rows(wanted: object, family: Family, X: np.ndarray) -> bool:
+    """Whether a fit to X (n, d) that chose its family by itself is one to completed rows, its bound an estimate."""
+    return wanted == "auto" and not isinstance(family, Mixed) and has_holes(X)
 
 
 def as_recorded(rows: np.ndarray, X: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from dtree.methods.component_levels import Found, Look, Own, between, found_leve
 from dtree.methods.components import fit_components, structures_of
 from dtree.methods.contract import Job, Workers
 from dtree.methods.facts import Facts
-from dtree.methods.numbers_with_gaps import are_gapped_numbers, fit_gapped_numbers
+from dtree.methods.numbers_with_gaps import are_gapped_numbers, fit_gapped_numbers, is_of_completed_rows
 from dtree.methods.settings import AUTO, FAMILY, option
 from dtree.methods.survey import fingerprint, kinds_of, resolved, survey_of
 from dtree.methods.tree_clustering_facts import facts_of
@@ -95,6 +95,7 @@ class Fitted(msgspec.Struct, frozen=True):
     cluster_stability: np.ndarray  # (k,) how well each cluster is found again on half of the rows
     cluster_confidence: np.ndarray  # (k,) mean probability of the rows of a cluster to belong to it
     density: np.ndarray  # (m,) mean log density of the rows of each component
+    is_estimate: bool = False  # whether the bound was estimated from draws of missing values, see `numbers_with_gaps`
 
     @property
     def columns(self) -> np.ndarray:
@@ -133,7 +134,7 @@ class Fitted(msgspec.Struct, frozen=True):
 
     @property
     def log_evidence_bound(self) -> float:
-        """The variational bound on the log evidence."""
+        """The variational bound on the log evidence, or an estimate of it."""
         return float(self.components.trace[-1])
 
 
@@ -206,6 +207,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         return Fitted(
             mixture, found.held, tree.left, tree.right, tree.size, tree.depth, found.level, found.leaf_clusters,
             found.stability, told[:k] / np.maximum(told[k:], 1e-300), found.density,
+            state.whole and is_of_completed_rows(job.settings.family, state.mixture.family, job.load()),
         )  # fmt: skip
 
     def predict(self, fitted: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -59,6 +59,7 @@ def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
     tree, mixture, k = fitted.tree, fitted.mixture, int(fitted.leaf_clusters.max()) + 1
     m = tree.n_leaves
     made_of = "" if m == k else f" made up of {counted(m, 'component')}"
+    known = "log evidence, by draws of what is missing, about" if fitted.is_estimate else "log evidence at least"
     warnings = (
         ()
         if fitted.components.converged
@@ -67,7 +68,7 @@ def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
     return Facts(
         title="Components by evidence, joined where no valley parts them",
         n_clusters=k,
-        headline=f"{counted(k, 'cluster')}{made_of}, log evidence at least {fitted.log_evidence_bound:.6g}",
+        headline=f"{counted(k, 'cluster')}{made_of}, {known} {fitted.log_evidence_bound:.6g}",
         shape=lambda: Shape(tree.left, tree.right, tree.size, fitted.depth, "depth", cut=fitted.level),
         leaf_clusters=fitted.leaf_clusters,
         row_leaf=row_leaf,
@@ -76,7 +77,7 @@ def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
         remark="Every leaf is a component; forks stand where the valley between two groups of them is closed.",
         model=fitted.model,
         statistics=np.ascontiguousarray(mixture.statistics[fitted.held]),
-        evidence={"log evidence at least": fitted.log_evidence_bound},
+        evidence={known: fitted.log_evidence_bound},
         traces={"variational bound": ("pass" if fitted.components.steps else "iteration", [fitted.components.trace])},
         clusters={
             "confidence": fitted.cluster_confidence,

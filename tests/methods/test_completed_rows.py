@@ -107,5 +107,8 @@ def test_slanted_groups_with_gaps_are_one_component_each(tmp_path):
     again = dtree.open(tmp_path / "run")
     assert np.array_equal(again.predict(X), model.labels_)
     dtree.report(tmp_path / "run", tmp_path / "page.html", X=X)
+    page = (tmp_path / "page.html").read_text()  # an estimate is not called a bound
+    assert "by draws of what is missing, about" in page
+    assert "log evidence at least" not in page
     order = rng.permutation(300)
     assert adjusted_rand_score(dtree.TreeClustering(random_state=0).fit(X[order]).labels_, model.labels_[order]) == 1.0
