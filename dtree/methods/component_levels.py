@@ -120,7 +120,10 @@ def log_gain(family: Family, own: np.ndarray, other: np.ndarray) -> float:
 
 
 def on_straight_scales(family: Family, statistics: np.ndarray) -> tuple[Family, np.ndarray]:
-    """The family and statistics (k, s) on the scales on which components are Gaussian: bends carried out."""
+    """The family and statistics (k, s) on the scales on which components are Gaussian: bends carried out, and a table
+    of complete Gaussian columns taken for what it is."""
+    if isinstance(family, Mixed):
+        return family.only_gaussian(statistics) or (family, statistics)
     return (family.base, statistics[:, :-1]) if isinstance(family, Bent) else (family, statistics)
 
 

@@ -188,3 +188,19 @@ def test_levels_say_what_they_need(blobs: dtree.TreeClustering) -> None:
         dtree.levels(dtree.BHC())
     with pytest.raises(ValueError, match="not of a list"):
         dtree.levels([1])
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal"])
+def test_a_table_of_complete_gaussian_columns_is_cut_as_its_family_is(kind):
+    full = dtree.Gaussian(np.zeros(3), 0.05, 6.0, 1.5 * np.eye(3))
+    family = full if kind == "full" else dtree.DiagonalGaussian(np.zeros(3), 0.05, np.full(3, 2.0), np.full(3, 0.8))
+    mixed, found = dtree.Mixed([(family, [0, 1, 2])]), set()
+    for seed in (1, 5, 12, 13):  # by overlap of components three of these would be cut elsewhere
+        rng = np.random.default_rng(seed)
+        n = 300 + 100 * (seed % 5)
+        X = 2.0 * rng.normal(size=(5, 3))[rng.integers(5, size=n)] + rng.normal(size=(n, 3))
+        plain, framed = (dtree.TreeClustering(family=one, random_state=0).fit(X) for one in (family, mixed))
+        assert np.array_equal(plain.labels_, framed.labels_)
+        assert framed.log_evidence_bound_ == pytest.approx(plain.log_evidence_bound_, rel=1e-10)
+        found.add(plain.n_clusters_)
+    assert len(found) > 1

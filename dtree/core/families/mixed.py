@@ -142,6 +142,25 @@ class Mixed(Family):
         for block, places in zip(self.blocks, self.places(), strict=True):
             yield block, tuple(statistics[:, place[0] : place[-1] + 1] for place in places)
 
+    def only_gaussian(self, statistics: np.ndarray) -> tuple[Any, np.ndarray] | None:
+        """The family and its own statistics (k, s) when these are of one Gaussian block of complete rows, else None.
+
+        >>> block = DiagonalGaussian([0.0, 0.0], 0.1, 2.0, [1.0, 1.0])
+        >>> rows, mixed = np.array([[0.5, 1.0], [-0.5, 2.0]]), Mixed([(block, [0, 1])])
+        >>> family, found = mixed.only_gaussian(mixed.statistics(rows))
+        >>> np.array_equal(found, block.statistics(rows))
+        True
+        """
+        ((block, parts), *others) = self.block_parts(statistics)
+        if others or block.weight != 1.0 or not isinstance(block.family, Gaussian | DiagonalGaussian):
+            return None
+        if isinstance(block.family, Gaussian):
+            return block.family, parts[0]
+        rows, (present, *sums) = statistics[:, :1], parts
+        if not np.allclose(present, rows, rtol=1e-9, atol=0.0):  # a value is missing, and that is not rounding
+            return None
+        return block.family, np.concatenate([rows, *sums], axis=1)
+
     # Rows are kept as they are: statistics of many levels would fill the memory.
 
     def kept_rows(self, X: Any) -> np.ndarray:
