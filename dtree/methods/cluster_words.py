@@ -76,13 +76,20 @@ def _table_of(facts: Facts, columns: Sequence[Column]) -> tuple[Mixed, np.ndarra
         return None if family.complete_columns.size else (family, facts.statistics)
     if not any(column.missing for column in columns):
         return None
-    if isinstance(family, DiagonalGaussian):
+    if isinstance(family, DiagonalGaussian) and facts.present is None:
         return with_holes(family, facts.statistics)
-    return _column_by_column(family, facts.statistics) if isinstance(family, Gaussian | Bent) else None
+    if not isinstance(family, DiagonalGaussian | Gaussian | Bent):
+        return None
+    return _column_by_column(family, facts.statistics, facts.present)
 
 
-def _column_by_column(family: Gaussian | Bent, statistics: np.ndarray) -> tuple[Mixed, np.ndarray]:
-    """Components (m, s) of a Gaussian family as independent columns with the same means and variances."""
+def _column_by_column(
+    family: DiagonalGaussian | Gaussian | Bent, statistics: np.ndarray, present: np.ndarray | None
+) -> tuple[Mixed, np.ndarray]:
+    """Components (m, s) of a Gaussian family as independent columns with the same means and variances.
+
+    present : (m, d) how many rows have a value; None for all.
+    """
     found, rows = family.posterior_means(statistics), statistics[:, :1]
     means, share = found["means"], rows / rows.sum()
     of_full = "covariances" in found
@@ -91,7 +98,8 @@ def _column_by_column(family: Gaussian | Bent, statistics: np.ndarray) -> tuple[
     spread = np.sqrt((share * (variances + (means - centre) ** 2)).sum(axis=0))
     plain = DiagonalGaussian(centre, 0.1, 2.0, spread**2, origin=centre, unit=spread)
     z = (means - centre) / spread
-    parts = [np.broadcast_to(rows, z.shape), rows * z, rows * (z**2 + variances / spread**2)]
+    held = np.broadcast_to(rows, z.shape) if present is None else present
+    parts = [held, held * z, held * (z**2 + variances / spread**2)]
     return Mixed([(plain, np.arange(z.shape[1]))]), np.hstack([rows, *parts])
 
 

@@ -49,6 +49,7 @@ class Facts(NamedTuple):
     model: Model | None = None  # family, prior and coarsening, where there are some
     tree: Any = None  # the tree that the run holds, or None
     statistics: np.ndarray | None = None  # (m, s) of the leaves, from which the model's family makes profiles
+    present: np.ndarray | None = None  # (m, d) how many of their rows have a value, when these were completed
     profile: Any = None  # a profile of the leaves, for a method without a family
     evidence: Mapping[str, float] = {}  # what is known of log p(X), by what it is: {"log evidence at least": -123.4}
     traces: Mapping[str, tuple[str, Sequence[np.ndarray]]] = {}  # by name: what a step is called, a line per chain

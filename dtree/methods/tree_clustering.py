@@ -17,6 +17,7 @@ from dtree.core.families import has_holes, resolve
 from dtree.core.levels import Level, LevelTree, offered_levels, reason_for
 from dtree.core.model import Model
 from dtree.core.recent import Recent
+from dtree.hierarchy.statistics import cluster_statistics
 from dtree.methods import variational as vb
 from dtree.methods.component_levels import Found, Look, Own, between, found_levels, lines_of, occupied_by
 from dtree.methods.components import fit_components, structures_of
@@ -95,7 +96,7 @@ class Fitted(msgspec.Struct, frozen=True):
     cluster_stability: np.ndarray  # (k,) how well each cluster is found again on half of the rows
     cluster_confidence: np.ndarray  # (k,) mean probability of the rows of a cluster to belong to it
     density: np.ndarray  # (m,) mean log density of the rows of each component
-    is_estimate: bool = False  # whether the bound was estimated from draws of missing values, see `numbers_with_gaps`
+    present: np.ndarray | None = None  # (m, d') rows with a value, of components fitted to completed rows
 
     @property
     def columns(self) -> np.ndarray:
@@ -131,6 +132,11 @@ class Fitted(msgspec.Struct, frozen=True):
     def reason(self) -> str:
         """Why the tree is cut where it is."""
         return reason_for(self.tree, self.level)
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether the bound was estimated from draws of missing values, see `numbers_with_gaps`."""
+        return self.present is not None
 
     @property
     def log_evidence_bound(self) -> float:
@@ -207,8 +213,18 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
         return Fitted(
             mixture, found.held, tree.left, tree.right, tree.size, tree.depth, found.level, found.leaf_clusters,
             found.stability, told[:k] / np.maximum(told[k:], 1e-300), found.density,
-            state.whole and is_of_completed_rows(job.settings.family, state.mixture.family, job.load()),
+            self._present(job, state),
         )  # fmt: skip
+
+    def _present(self, job: Job, state: vb.State) -> np.ndarray | None:
+        """How many rows of each component have a value (m, d'), where components are of completed rows."""
+        if not state.whole:
+            return None
+        rows = vb.used_floats(job.load(), job.prepared.columns)
+        if not is_of_completed_rows(job.settings.family, state.mixture.family, rows):
+            return None
+        leaves, weight = job.store.read_rows("leaves", 0, job.n), checked_weight(job.weight, job.n)
+        return cluster_statistics(leaves, weight[:, None] * ~np.isnan(rows))
 
     def predict(self, fitted: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         rows, mixture = vb.used_floats(rows, fitted.columns), fitted.mixture
@@ -223,6 +239,8 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
             raise ValueError("its leaves are not components")
         if fitted.held.max() >= most or fitted.leaf_clusters.shape != (m,) or fitted.density.shape != (m,):
             raise ValueError("its components are not each in a cluster")
+        if fitted.present is not None and fitted.present.shape != (m, fitted.columns.shape[0]):
+            raise ValueError("what its components lack is not told for every column")
         found = np.unique(fitted.leaf_clusters)
         if not np.array_equal(found, np.arange(found.shape[0])) or fitted.cluster_stability.shape != found.shape:
             raise ValueError("its clusters are not numbered 0, 1, 2, ...")

@@ -77,6 +77,7 @@ def facts_of(fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:
         remark="Every leaf is a component; forks stand where the valley between two groups of them is closed.",
         model=fitted.model,
         statistics=np.ascontiguousarray(mixture.statistics[fitted.held]),
+        present=fitted.present,
         evidence={known: fitted.log_evidence_bound},
         traces={"variational bound": ("pass" if fitted.components.steps else "iteration", [fitted.components.trace])},
         clusters={

@@ -110,5 +110,9 @@ def test_slanted_groups_with_gaps_are_one_component_each(tmp_path):
     page = (tmp_path / "page.html").read_text()  # an estimate is not called a bound
     assert "by draws of what is missing, about" in page
     assert "log evidence at least" not in page
+    fitted = again._run.fitted(again._method.Fitted)
+    for leaf in range(2):
+        here = ~np.isnan(X[fitted.leaf_clusters[leaf] == model.labels_])
+        assert fitted.present[leaf] == pytest.approx(here.sum(axis=0))
     order = rng.permutation(300)
     assert adjusted_rand_score(dtree.TreeClustering(random_state=0).fit(X[order]).labels_, model.labels_[order]) == 1.0
