@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak.cases import PER_SEED, outcome_of
 
-LONG = (136, 137, 143, 152)  # need kernels that no other test does, which take up to a minute each to compile
+LONG = (136, 137, 143, 148, 152)  # need kernels that no other test does, which take up to a minute each to compile
 CASES = [
     pytest.param(PER_SEED + case, marks=pytest.mark.slow) if case in LONG else PER_SEED + case
     for case in range(100, 160)  # about a minute on one core once kernels are compiled

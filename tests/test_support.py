@@ -102,7 +102,15 @@ def test_a_family_of_ones_own_works_with_every_method(method, client, tmp_path, 
 
 
 @pytest.mark.parametrize(
-    "sampler", ["tgmcmc", "tgmcmc-paper", "gibbs", "split-merge", "gibbs-subset", "split-merge-subset"]
+    "sampler",
+    [
+        "tgmcmc",
+        "gibbs",
+        "split-merge",
+        "gibbs-subset",
+        "split-merge-subset",
+        pytest.param("tgmcmc-paper", marks=pytest.mark.slow),  # compiles for long, and is there for comparison only
+    ],
 )
 def test_a_family_of_ones_own_is_sampled(sampler):
     chains = dtree.DPMixtureMCMC(sampler, Waiting(0.7, 1.0), "dp", chains=1, draws=20, warmup=20, random_state=0)

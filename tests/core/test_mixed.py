@@ -75,7 +75,10 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("kind", PLAIN)
+# Every kind compiles kernels of its own; the slow test after this one tries all of them with every method.
+@pytest.mark.parametrize(
+    "kind", [k if k in ("real", "category") else pytest.param(k, marks=pytest.mark.slow) for k in PLAIN]
+)
 def test_a_complete_mixed_of_one_block_is_that_family(kind):
     plain, draw = PLAIN[kind]
     X = draw(np.random.default_rng(0), (30, 3))

@@ -33,7 +33,7 @@ ESTIMATORS = {
     "BayesKMeansBHC": dtree.BayesKMeansBHC("auto", random_state=0),
     "IncrementalBHC": dtree.IncrementalBHC("auto", random_state=0),
     "DPMixtureVB": dtree.DPMixtureVB(family="auto", truncation=4, random_state=0),
-    "DPMixtureMCMC": dtree.DPMixtureMCMC(family="auto", chains=1, draws=10, warmup=5, random_state=0),
+    "DPMixtureMCMC": dtree.DPMixtureMCMC("gibbs", "auto", chains=1, draws=10, warmup=5, random_state=0),
 }
 
 
