@@ -25,6 +25,7 @@ from dtree.storage.failures import StoreFailure
 
 RENEW_EVERY = 10.0  # seconds: a small file, so that it costs nothing
 _TELL_EVERY = 1.0  # seconds at least between two renewals because another stage began
+_RENEWALS_UNDER_WAY = 2  # at most, when a lease is given back: one that was begun, and one whose answer came late
 EXPIRES_AFTER = 120.0  # seconds without renewal: a machine that swaps, or clocks that differ, are not taken for dead
 
 
@@ -145,10 +146,11 @@ class Lease:
         """Let others work on the run."""
         self._over.set()
         with contextlib.suppress(OSError):
-            found = self.store.read_lease()
-            holder = None if found is None else holder_in(found)
-            if holder is not None and holder.owner == self._mine.owner:
-                self.store.swap_lease(found, None)
+            for _ in range(_RENEWALS_UNDER_WAY + 1):
+                found = self.store.read_lease()
+                holder = None if found is None else holder_in(found)
+                if holder is None or holder.owner != self._mine.owner or self.store.swap_lease(found, None):
+                    return
 
     def _keep(self) -> None:
         renewed, told = time.monotonic(), ""

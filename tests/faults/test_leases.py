@@ -139,6 +139,25 @@ def test_a_lease_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not (tmp_path / "run" / LEASE).exists()
 
 
+def test_a_lease_that_is_just_renewed_is_given_back(tmp_path: Path) -> None:
+    """The thread that renews a lease may put it anew between the look and the put of who gives it back."""
+    store = FolderStore(tmp_path)
+    lease, swap = Lease(store), store.swap_lease
+    lease.take()
+    renewed: list[bool] = []
+
+    def late(old: bytes | None, new: bytes | None) -> bool:
+        if new is None and not renewed:
+            renewed.append(swap(old, leases._written(lease._renewed())))
+        return swap(old, new)
+
+    store.swap_lease = late  # type: ignore[method-assign]
+    lease.release()
+    assert renewed == [True]
+    with leased(FolderStore(tmp_path)):
+        pass
+
+
 def test_what_a_dead_fit_left_before_its_first_checkpoint_is_cleared(tmp_path: Path) -> None:
     data = save_rows(tmp_path)
     (tmp_path / "run" / "staged").mkdir(parents=True)
