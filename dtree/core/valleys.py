@@ -95,27 +95,42 @@ def _add_rows(lines, rows, k, histogram, moments):
     points, labels = rows.points, rows.labels
     q = points.shape[1]
     width = (_HIGH - _LOW) / BINS
+    pairs, scale, ways = np.zeros((k, k), dtype=np.int64), np.zeros((k, k)), np.zeros((k, q, k))
+    for i in range(k):
+        for j in range(i + 1, k):
+            pair = i * k - i * (i + 1) // 2 + j - i - 1
+            pairs[i, j] = pairs[j, i] = pair
+            scale[i, j] = scale[j, i] = lines.scale[pair]
+            for feature in range(q):
+                ways[i, feature, j] = ways[j, feature, i] = lines.directions[pair, feature]
+    places, sums = np.empty(k), np.zeros((2, k, 3, k))
     for row in range(points.shape[0]):
         own = labels[row]
         if own < 0:
             continue
         half, weight = (rows.first_row + row) % 2, rows.weight[row]
+        number, total, squares = sums[half, own]
         for other in range(k):
-            if other == own:
-                continue
-            i, j = min(own, other), max(own, other)
-            pair = i * k - i * (i + 1) // 2 + j - i - 1
-            place = -lines.low[pair]
-            for feature in range(q):
-                place += lines.directions[pair, feature] * points[row, feature]
-            place *= lines.scale[pair]
-            side = 0 if own == i else 1
-            moments[half, pair, side, 0] += weight
-            moments[half, pair, side, 1] += weight * place
-            moments[half, pair, side, 2] += weight * place * place
-            where = (place - _LOW) / width
-            if 0.0 <= where < BINS:
-                histogram[half, pair, int(where)] += weight
+            places[other] = -lines.low[pairs[own, other]]
+        for feature in range(q):
+            value, way = points[row, feature], ways[own, feature]
+            for other in range(k):  # several at a time: the other component is the last axis
+                places[other] += way[other] * value
+        for other in range(k):
+            place = places[other] * scale[own, other]
+            number[other] += weight
+            total[other] += weight * place
+            squares[other] += weight * place * place
+            places[other] = place
+        for other in range(k):
+            where = (places[other] - _LOW) / width
+            if 0.0 <= where < BINS and other != own:
+                histogram[half, pairs[own, other], int(where)] += weight
+    for own in range(k):
+        for other in range(k):
+            if other != own:
+                for half in range(2):
+                    moments[half, pairs[own, other], 0 if own < other else 1] += sums[half, own, :, other]
 
 
 def separations(moments: np.ndarray) -> np.ndarray:
@@ -192,17 +207,34 @@ def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
     for bin in range(first, last + 1):
         rows += counts[bin]
         seen += counts[bin] * drop[bin]
-    log_likelihood, best = np.empty(grid.shape[0]), -np.inf
-    for s in range(grid.shape[0]):
-        top = -np.inf
-        for bin in range(first, last + 1):
-            top = max(top, curve[bin] + (1.0 - grid[s]) * drop[bin])
-        total = 0.0
-        for bin in range(first, last + 1):
-            total += math.exp(curve[bin] + (1.0 - grid[s]) * drop[bin] - top)
-        log_likelihood[s] = -grid[s] * seen - rows * (top + math.log(total))
-        best = max(best, log_likelihood[s])
-    for s in range(grid.shape[0]):
-        if best - log_likelihood[s] <= allowed:
-            return deepest * grid[s]
-    return 0.0
+    # The log likelihood is concave in s: it rises up to the likeliest s and falls from there on, so that both the top
+    # and the smallest s that is likely enough are found by halving.
+    low, high = 0, grid.shape[0] - 1
+    while low < high:
+        middle = (low + high) // 2
+        here = _log_likelihood(grid[middle], curve, drop, first, last, rows, seen)
+        if _log_likelihood(grid[middle + 1], curve, drop, first, last, rows, seen) > here:
+            low = middle + 1
+        else:
+            high = middle
+    enough = _log_likelihood(grid[low], curve, drop, first, last, rows, seen) - allowed
+    low, high = 0, low
+    while low < high:
+        middle = (low + high) // 2
+        if _log_likelihood(grid[middle], curve, drop, first, last, rows, seen) >= enough:
+            high = middle
+        else:
+            low = middle + 1
+    return deepest * grid[low]
+
+
+@kernel(inline=True)
+def _log_likelihood(s, curve, drop, first, last, rows, seen):
+    """Of so many rows in curve[first..last] with a valley of depth s; `seen` is the sum of their drops."""
+    top = -np.inf
+    for bin in range(first, last + 1):
+        top = max(top, curve[bin] + (1.0 - s) * drop[bin])
+    total = 0.0
+    for bin in range(first, last + 1):
+        total += math.exp(curve[bin] + (1.0 - s) * drop[bin] - top)
+    return -s * seen - rows * (top + math.log(total))

@@ -280,10 +280,7 @@ def label_task(job: Job, number: int, found: Found, chunk: int) -> np.ndarray:
         raise ValueError(f"labels of rows {start} to {stop - 1} are missing in {job.store.location}: it is damaged")
     labels, k = found.leaf_clusters[leaves], found.stability.shape[0]
     with one_blas_thread():
-        shares = mixture.responsibilities(rows, found.held)
-    member = np.zeros((found.held.shape[0], k))
-    member[np.arange(found.held.shape[0]), found.leaf_clusters] = 1.0
-    confidence = np.minimum((shares @ member)[np.arange(labels.shape[0]), labels] / shares.sum(axis=1), 1.0)
+        confidence = mixture.share_of_group(rows, found.held, found.leaf_clusters, labels)
     oddness = found.density[leaves] - job.store.read_rows(_RAW_DENSITY, start, stop)
     job.store.write_rows("leaves", start, leaves.astype(np.int32))
     job.store.write_rows("labels", start, labels.astype(np.int32))

@@ -157,6 +157,24 @@ def softmax_rows(scores, weight):
 
 
 @kernel
+def share_of_group(scores, group, own):
+    """The share (n,) that the labels of each row's own group (n,) have in it; scores (n, T), group (T,) of the labels."""
+    share = np.empty(scores.shape[0])
+    for n in range(scores.shape[0]):
+        row = scores[n]
+        top = row.max()
+        total, inside = 0.0, 0.0
+        for i in range(row.shape[0]):
+            below = row[i] - top
+            if below > _LOG_NEGLIGIBLE:
+                value = math.exp(below)
+                total += value
+                inside += value if group[i] == own[n] else 0.0
+        share[n] = inside / total
+    return share
+
+
+@kernel
 def collapsed_rows(weights, scores, shares, shares_known, weight, log_zero):
     """Expected log likelihoods `scores` (n, T) become responsibilities of a collapsed variant, in place.
 

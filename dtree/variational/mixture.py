@@ -15,7 +15,7 @@ from dtree.core.mixture_density import log_mixture_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.variational.fitting import sum_of_pieces
-from dtree.variational.label_kernels import conditional_log_prior, softmax_rows
+from dtree.variational.label_kernels import conditional_log_prior, share_of_group, softmax_rows
 from dtree.variational.predictive import log_predictive
 from dtree.variational.steps import Rule, State, Sums, e_step, empty_sums, m_step, make_block
 from dtree.variational.threads import available_threads, one_blas_thread
@@ -95,6 +95,17 @@ class Mixture(msgspec.Struct, frozen=True):
             return scores
 
         return _by_pieces(normalised, X)
+
+    def share_of_group(self, X: Any, order: np.ndarray, group: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The responsibility (n,) that components of each row's own group (n,) have together for rows X (n, d).
+
+        group : (T,) of the components listed in `order`.
+        """
+        score, groups = self._scorer(order), group.astype(np.int64)
+        pieces = [slice(start, start + _PREDICT_ROWS) for start in range(0, X.shape[0], _PREDICT_ROWS)]
+        return np.concatenate(
+            [share_of_group(score(X[piece]), groups, own[piece].astype(np.int64)) for piece in pieces]
+        )
 
     def responsibilities_without(self, X: Any, order: np.ndarray, columns: list[np.ndarray]) -> Iterator[np.ndarray]:
         """The same (n, T) once for each group of statistics, at `columns` (c,), that is left out of the rows.

@@ -19,7 +19,7 @@ from dtree.core.levels import (
     valleys_around,
 )
 from dtree.core.valleys import BINS, Labelled, add_rows, depths, lines_between
-from tests.naive.levels import joins_of
+from tests.naive.levels import bounded_depth, joins_of
 
 
 def random_hills(seed: int, m: int = 7) -> tuple[np.ndarray, np.ndarray]:
@@ -159,6 +159,26 @@ def test_groups_much_narrower_than_the_way_between_them_are_apart(spread: float)
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.normal(1, spread, 400), rng.normal(0, 2 * spread, 60)])
     assert depth_between(x, np.repeat([0, 1], [400, 60])) > 3.0
+
+
+@pytest.mark.parametrize("deviations", [0.0, 1.5])
+def test_the_depth_is_that_of_trying_every_depth(deviations: float) -> None:
+    rng = np.random.default_rng(4)
+    histogram, moments = [], []
+    for _ in range(60):
+        n, apart = int(10 ** rng.uniform(1, 4)), rng.uniform(0.5, 6)
+        i = rng.normal(1, 1 / apart, n)
+        j = np.concatenate([rng.normal(0, rng.uniform(0.3, 2) / apart, n), rng.uniform(0, 1, rng.integers(0, 200))])
+        histogram.append(np.histogram(np.concatenate([i, j]), bins=BINS, range=(-0.25, 1.25))[0].astype(float))
+        moments.append([[x.size, x.sum(), (x**2).sum()] for x in (i, j)])
+    found = depths(np.array(histogram), np.array(moments), deviations)
+    grid = np.concatenate([[0.0], np.geomspace(0.01, 3.0, 60)])
+    tried = [
+        bounded_depth(*np.array(m), counts, (-0.25, 1.25), 0.5 * deviations**2, grid)
+        for m, counts in zip(moments, histogram)
+    ]
+    assert 0 < np.count_nonzero(tried) < 60
+    np.testing.assert_allclose(found, tried, rtol=1e-9, atol=1e-12)
 
 
 def test_chunks_add_up_to_the_whole_and_bins_are_those_of_a_plain_loop() -> None:

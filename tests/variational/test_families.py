@@ -10,6 +10,7 @@ from scipy import sparse
 
 from dtree.core.families import Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
 from dtree.variational.fitting import InMemory, ascend
+from dtree.variational.mixture import Mixture
 from dtree.variational.predictive import log_predictive
 from dtree.variational.steps import Block, Rule, bound, e_step, m_step, make_block, sums_of
 from dtree.variational.variants import VARIANTS
@@ -174,3 +175,14 @@ def test_threads_do_not_change_bits(variant):
     for first, second in itertools.pairwise(found):
         assert first.trace == second.trace
         assert np.array_equal(first.sums.statistics, second.sums.statistics)
+
+
+def test_the_share_of_a_group_is_the_sum_over_its_components():
+    X, family, _ = make("gaussian", rows=60)
+    rule = Rule(family, VARIANTS["TSB"], ALPHA)
+    mixture = Mixture.of(InMemory(make_block(family, X), start(60, 4)).sums(rule), rule)
+    order, group = np.array([3, 0, 2, 1]), np.array([0, 1, 1, 0])
+    own = np.arange(60) % 2
+    shares = mixture.responsibilities(X, order)
+    expected = np.where(own == 0, shares[:, [0, 3]].sum(axis=1), shares[:, [1, 2]].sum(axis=1))
+    np.testing.assert_allclose(mixture.share_of_group(X, order, group, own), expected, rtol=1e-12, atol=1e-300)
