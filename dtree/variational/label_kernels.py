@@ -158,7 +158,7 @@ def softmax_rows(scores, weight):
 
 @kernel
 def share_of_group(scores, group, own):
-    """The share (n,) that the labels of each row's own group (n,) have in it; scores (n, T), group (T,) of the labels."""
+    """Share (n,) that the labels of each row's own group (n,) have in it; scores (n, T), group (T,) of labels."""
     share = np.empty(scores.shape[0])
     for n in range(scores.shape[0]):
         row = scores[n]
