@@ -155,22 +155,13 @@ def branch_mixture(
 
 
 @kernel
-def mixture_log_density(x: np.ndarray, mixture: BranchMixture) -> np.ndarray:
-    """Log density (r,) of each row of x (r, d); NaN entries are marginalised.
-
-    A branch is left out when even its best component could not matter: the bound combines its largest weight over
-    spread with the distance to the segment between its ends and its widest spread. The error is below 1e-12 of the
-    density.
-    """
-    log_weight, share, spread, top, bottom, dof, scale = mixture
-    d = x.shape[1]
-    q = spread.shape[2]
+def _peaks(mixture: BranchMixture, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log height (e, k) of every component at its centre, up to a constant of all; the largest (e,) of each branch, and
+    the largest spread (e, q) of its components."""
+    log_weight, spread = mixture.log_weight, mixture.spread
+    n_branches, n_nodes, q = spread.shape
     g = d // q
-    n_branches, n_nodes = log_weight.shape
-    to_top, to_bottom, length = np.empty((n_branches, q)), np.empty((n_branches, q)), np.empty((n_branches, q))
-    bound = np.empty(n_branches)
-    peak = np.full((n_branches, n_nodes), -np.inf)
-    best_peak = np.full(n_branches, -np.inf)
+    peak, best_peak = np.full((n_branches, n_nodes), -np.inf), np.full(n_branches, -np.inf)
     widest = np.zeros((n_branches, q))
     for e in range(n_branches):
         for k in range(n_nodes):
@@ -181,6 +172,24 @@ def mixture_log_density(x: np.ndarray, mixture: BranchMixture) -> np.ndarray:
                 peak[e, k] -= 0.5 * g * math.log(spread[e, k, j])
                 widest[e, j] = max(widest[e, j], spread[e, k, j])
             best_peak[e] = max(best_peak[e], peak[e, k])
+    return peak, best_peak, widest
+
+
+@kernel
+def mixture_log_density(x: np.ndarray, mixture: BranchMixture) -> np.ndarray:
+    """Log density (r,) of each row of x (r, d); NaN entries are marginalised.
+
+    A branch is left out when even its best component could not matter: the bound combines its largest weight over
+    spread with the distance to the segment between its ends and its widest spread. The error is below 1e-12 of the
+    density.
+    """
+    log_weight, share, spread, top, bottom, dof, scale = mixture
+    d = x.shape[1]
+    n_branches, n_nodes, q = spread.shape
+    g = d // q
+    to_top, to_bottom, length = np.empty((n_branches, q)), np.empty((n_branches, q)), np.empty((n_branches, q))
+    bound = np.empty(n_branches)
+    peak, best_peak, widest = _peaks(mixture, d)
     seen = np.empty(q, np.int64)
     out = np.empty(x.shape[0])
     for r in range(x.shape[0]):

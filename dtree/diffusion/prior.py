@@ -68,14 +68,10 @@ def _follow_paths(tree: Columns, c: float, rng: np.random.Generator) -> None:
         parent[new] = above
         if above < 0:
             root = new
-        elif child[above, 0] == node:
-            child[above, 0] = new
         else:
-            child[above, 1] = new
-        child[new, 0] = node
-        child[new, 1] = leaf
-        parent[node] = new
-        parent[leaf] = new
+            child[above, 0 if child[above, 0] == node else 1] = new
+        child[new, 0], child[new, 1] = node, leaf
+        parent[node] = parent[leaf] = new
         rest[new] = diverge
         count[new] = count[node] + 1
 

@@ -8,6 +8,7 @@ the Gaussian model with the sites held fixed.
 """
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -195,6 +196,63 @@ class ProbitFit(NamedTuple):
     start: float
 
 
+@dataclass
+class _Objective:
+    """What is climbed: the EP evidence over s = logit w, and over log sigma2 and the start where these are learned."""
+
+    work: Workspace
+    signs: np.ndarray
+    sigma2: float
+    start: float
+    learn_sigma2: bool
+    learn_start: bool
+    precision_prior: tuple[float, float]
+    sites: Leaves  # at absolute locations and variances: there EP holds them while sigma2 and the start move
+    settled: bool = True  # whether EP converged when it was last asked
+
+    def unpack(self, vector: np.ndarray) -> tuple[float, float]:
+        """sigma2 and the start."""
+        sigma2 = math.exp(vector[self.work.n - 1]) if self.learn_sigma2 else self.sigma2
+        return sigma2, float(vector[-1]) if self.learn_start else self.start
+
+    def begin(self) -> tuple[np.ndarray, list[tuple[float, float]]]:
+        """Where the climb begins, and its bounds."""
+        parts, bounds = [self.work.logit()], [(-LOGIT_LIMIT, LOGIT_LIMIT)] * (self.work.n - 1)
+        if self.learn_sigma2:
+            parts.append(np.array([math.log(self.sigma2)]))
+            bounds.append((math.log(1e-3), math.log(1e4)))
+        if self.learn_start:
+            parts.append(np.array([self.start]))
+            bounds.append((-100.0, 100.0))
+        return np.concatenate(parts), bounds
+
+    def negative(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
+        """Minus the evidence with the priors of what is learned, and its gradient."""
+        work, beliefs, n, (shape, rate) = self.work, self.work.beliefs, self.work.n, self.precision_prior
+        s, (sigma2, start) = vector[: n - 1], self.unpack(vector)
+        work.frame.hyper[1] = sigma2
+        work.density(s)
+        relative = self.sites._replace(mean=self.sites.mean - start, var=self.sites.var / sigma2)
+        ep = expectation_propagation(work.tree, self.signs, sigma2, start=start, sites=relative)
+        self.sites = self.sites._replace(mean=ep.leaves.mean + start, var=ep.leaves.var * sigma2)
+        self.settled = ep.converged
+        beliefs.mean[:n], beliefs.var[:n] = ep.leaves.mean, ep.leaves.var
+        value = work.density(s) + site_constants(self.signs, beliefs, sigma2, start)
+        gradient = [work.grad]
+        if self.learn_sigma2:
+            slope = float(((work.tree.above - work.tree.rest) * work.by_length).sum()) - shape + rate / sigma2
+            value += -shape * math.log(sigma2) - rate / sigma2
+            if self.learn_start:
+                slope += 0.5 * (start * start / sigma2 - 1.0)
+            gradient.append(np.array([slope]))
+        if self.learn_start:
+            root = work.frame.order[-1]
+            pull = beliefs.mean[root] / (beliefs.var[root] + 1.0 - beliefs.rest[root])
+            value -= 0.5 * (math.log(2 * math.pi * sigma2) + start * start / sigma2)
+            gradient.append(np.array([(float(pull.sum()) - start) / sigma2]))
+        return -value, -np.concatenate(gradient)
+
+
 def log_evidence_probit(
     tree: Columns,
     signs: np.ndarray,
@@ -213,63 +271,24 @@ def log_evidence_probit(
     """
     sigma2 = hyper.sigma2 if hyper.sigma2 is not None else 1.0
     first = sites if sites is not None else fresh_sites(signs)
-    # sites where EP holds them fixed while sigma2 and the start move: absolute locations and variances
-    held = [Leaves(first.mean + start, first.var * sigma2, first.n_observed)]
-    settled = [True]
     work = Workspace(tree, first, hyper._replace(sigma2=sigma2))
-    n, beliefs = work.n, work.beliefs
-    shape, rate = hyper.precision_prior
-
-    def unpack(vector: np.ndarray) -> tuple[float, float]:
-        return math.exp(vector[n - 1]) if learn_sigma2 else sigma2, float(vector[-1]) if learn_start else start
-
-    def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        s = vector[: n - 1]
-        now, origin = unpack(vector)
-        work.frame.hyper[1] = now
-        work.density(s)
-        relative = Leaves(held[0].mean - origin, held[0].var / now, held[0].n_observed)
-        ep = expectation_propagation(work.tree, signs, now, start=origin, sites=relative)
-        held[0] = Leaves(ep.leaves.mean + origin, ep.leaves.var * now, ep.leaves.n_observed)
-        settled[0] = ep.converged
-        beliefs.mean[:n], beliefs.var[:n] = ep.leaves.mean, ep.leaves.var
-        value = work.density(s) + site_constants(signs, beliefs, now, origin)
-        gradient = [work.grad]
-        if learn_sigma2:
-            slope = float(((work.tree.above - work.tree.rest) * work.by_length).sum()) - shape + rate / now
-            value += -shape * math.log(now) - rate / now
-            if learn_start:
-                slope += 0.5 * (origin * origin / now - 1.0)
-            gradient.append(np.array([slope]))
-        if learn_start:
-            root = work.frame.order[-1]
-            pull = beliefs.mean[root] / (beliefs.var[root] + 1.0 - beliefs.rest[root])
-            value -= 0.5 * (math.log(2 * math.pi * now) + origin * origin / now)
-            gradient.append(np.array([(float(pull.sum()) - origin) / now]))
-        return -value, -np.concatenate(gradient)
-
-    begin, bounds = [work.logit()], [(-LOGIT_LIMIT, LOGIT_LIMIT)] * (n - 1)
-    if learn_sigma2:
-        begin.append(np.array([math.log(sigma2)]))
-        bounds.append((math.log(1e-3), math.log(1e4)))
-    if learn_start:
-        begin.append(np.array([start]))
-        bounds.append((-100.0, 100.0))
-    best, iterations = climb(negative, np.concatenate(begin), bounds, maxiter=max_iter, m=20, pgtol=1e-5, ftol=1e-13)
-    negative_value, negative_slope = negative(best)
-    sigma2, start = unpack(best)
+    absolute = Leaves(first.mean + start, first.var * sigma2, first.n_observed)
+    at = _Objective(work, signs, sigma2, start, learn_sigma2, learn_start, hyper.precision_prior, absolute)
+    best, iterations = climb(at.negative, *at.begin(), maxiter=max_iter, m=20, pgtol=1e-5, ftol=1e-13)
+    negative_value, negative_slope = at.negative(best)
+    sigma2, start = at.unpack(best)
     slope = float(np.abs(negative_slope).max())
     term, positive = laplace_at_maximum(work)
     problems = []
     if slope > 1e-2:
         problems.append(f"the times did not converge in {iterations} iterations (gradient {slope:.1e})")
-    if not settled[0]:
+    if not at.settled:
         problems.append("expectation propagation did not converge")
     if not positive:
         problems.append("the curvature at the maximum is not positive")
-    value = -negative_value
+    value, n = -negative_value, work.n
     fit = Evidence(value + term, work.tree, value, not problems, "; ".join(problems) or "converged", iterations)
-    found = Leaves(beliefs.mean[:n].copy(), beliefs.var[:n].copy(), first.n_observed)
+    found = Leaves(work.beliefs.mean[:n].copy(), work.beliefs.var[:n].copy(), first.n_observed)
     return ProbitFit(fit, found, sigma2, start)
 
 

@@ -12,25 +12,24 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from dtree.core.memory import require_memory
 from dtree.storage.failures import StoreFailure
-from dtree.storage.places import Place, is_remote, sizes_of_files
+from dtree.storage.places import Place, is_remote, remove_tree, sizes_of_files
 from dtree.storage.zarr_places import until_no_chunk_is_left, zarr_at
 
 HEADER = "dtree"  # the attribute of the group that holds everything dtree says about it
 SEAL = "dtree-sha256"  # the attribute beside it with the hash of what it says
 _FILL = {"int64": -1, "float64": math.nan, "uint8": 0, "uint16": 0, "uint32": 0, "uint64": 0}
 _TYPES: dict[str, np.dtype] = {name: np.dtype(name).newbyteorder("<") for name in _FILL}
-# The latter for single bytes.
+# How numbers are stored: as they are; the latter for single bytes.
 _PLAIN = ([{"name": "bytes", "configuration": {"endian": "little"}}], [{"name": "bytes"}])
-_AS_IT_IS: dict[str, Any] = {"compressors": None, "config": {"write_empty_chunks": True}}
 _CHUNK_BYTES = 64 << 20
 _AT_ONCE = 16  # questions to a store
 _LARGEST_HEADER = 256 << 20
@@ -38,12 +37,22 @@ _MOST_FILES = 20_000_000  # a run of 10^12 rows has fewer shards of labels
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+){0,7}")
 
 
-def write_group(folder: Place, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
+def write_group(folder: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
     """Write arrays (name `group/array`) and the header into an empty folder."""
-    import zarr
+    listing = write_arrays(folder, arrays)
+    (folder / "zarr.json").write_bytes(group_document(sealed({**header, "arrays": listing})))
 
-    root = zarr.create_group(store=zarr_at(folder), zarr_format=3)
-    root.attrs.update(sealed({**header, "arrays": write_arrays(root, arrays)}))
+
+def write_arrays(folder: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Write arrays below the folder of a group, in place of earlier ones; returns their listing for the header."""
+    contents = {name: _as_stored(name, values) for name, values in arrays.items()}
+    for name, values in contents.items():
+        if (folder / name).exists():
+            remove_tree(folder / name)
+        for file, content in _files(name, values):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(content)
+    return {name: _listing(values) for name, values in contents.items()}
 
 
 def files_of_arrays(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -51,13 +60,35 @@ def files_of_arrays(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, bytes],
 
     For places where all files are sent at once and the header comes last.
     """
-    import zarr
-    from zarr.storage import MemoryStore
+    contents = {name: _as_stored(name, values) for name, values in arrays.items()}
+    files = {file: bytes(content) for name, values in contents.items() for file, content in _files(name, values)}
+    return files, {name: _listing(values) for name, values in contents.items()}
 
-    store = MemoryStore()
-    listing = write_arrays(zarr.create_group(store=store, zarr_format=3), arrays)
-    files = {name: content.to_bytes() for name, content in store._store_dict.items() if name != "zarr.json"}
-    return files, listing
+
+def _files(name: str, values: np.ndarray) -> Iterator[tuple[str, Any]]:
+    """The files of one array, and of the groups that it is in, by name.
+
+    They are what zarr itself would write, which takes milliseconds for every array, and a record may have dozens.
+    """
+    for group in [*PurePosixPath(name).parents][:-1]:
+        yield f"{group}/zarr.json", group_document({})
+    row_bytes = max(1, values.itemsize * math.prod(values.shape[1:]))
+    rows, fill = min(max(1, values.shape[0]), max(1, _CHUNK_BYTES // row_bytes)), _FILL[values.dtype.name]
+    metadata = {
+        "zarr_format": 3, "node_type": "array", "shape": values.shape, "data_type": values.dtype.name,
+        "chunk_grid": {
+            "name": "regular", "configuration": {"chunk_shape": [rows, *(max(1, size) for size in values.shape[1:])]}
+        },
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": "NaN" if math.isnan(fill) else fill, "codecs": _PLAIN[values.itemsize == 1],
+        "attributes": {}, "storage_transformers": [],
+    }  # fmt: skip
+    yield f"{name}/zarr.json", json.dumps(metadata).encode()
+    for start in range(0, values.shape[0] if values.size else 0, rows):
+        chunk = values[start : start + rows]
+        if chunk.shape[0] < rows:  # a chunk is always whole
+            chunk = np.concatenate([chunk, np.full((rows - chunk.shape[0], *chunk.shape[1:]), fill, values.dtype)])
+        yield f"{name}/c/{start // rows}{'/0' * (values.ndim - 1)}", chunk.reshape(-1).view(np.uint8).data
 
 
 def group_document(attributes: Mapping[str, Any]) -> bytes:
@@ -79,21 +110,6 @@ def check_seal(folder: Place, what: str) -> None:
     attributes = read_metadata(folder, "").get("attributes")
     if not isinstance(attributes, dict) or attributes.get(SEAL) != sealed(attributes.get(HEADER))[SEAL]:
         raise ValueError(f"{what} is not what was written (its SHA-256 differs)")
-
-
-def write_arrays(root: Any, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Write arrays into a zarr group, in place of earlier ones; returns their listing for the header."""
-    contents = {name: _as_stored(name, values) for name, values in arrays.items()}
-    for name, values in contents.items():
-        row_bytes = max(1, values.itemsize * math.prod(values.shape[1:]))
-        rows_per_chunk = min(max(1, values.shape[0]), max(1, _CHUNK_BYTES // row_bytes))
-        chunks, fill = (rows_per_chunk, *(max(1, size) for size in values.shape[1:])), _FILL[values.dtype.name]
-        array = root.create_array(
-            name, shape=values.shape, dtype=values.dtype, chunks=chunks, fill_value=fill, overwrite=True, **_AS_IT_IS
-        )
-        if values.size:
-            array[...] = values
-    return {name: _listing(values) for name, values in contents.items()}
 
 
 def _as_stored(name: str, values: np.ndarray) -> np.ndarray:

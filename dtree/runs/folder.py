@@ -114,12 +114,10 @@ class FolderStore(ZarrStore):
             partial.write_bytes(group_document(sealed(msgspec.to_builtins(header))))
 
     def put_results(self, record: Any) -> tuple[Any, dict[str, Any]]:
-        import zarr
-
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
         with room_on_disk(self.location):
-            listing = write_arrays(zarr.open_group(str(self.path), mode="a", zarr_format=3), arrays)
+            listing = write_arrays(self.path, arrays)
             for name in {name.split("/")[0] for name in arrays}:
                 flush_to_disk(self.path / name)
         return value, listing

@@ -263,6 +263,19 @@ class Family(ABC):
         return f"{type(self).__name__}({inside})"
 
 
+class KeptAsRows(Family):
+    """A family whose rows are kept as they are between passes: their statistics, which are longer, would fill the
+    memory."""
+
+    def kept_rows(self, X: Any) -> np.ndarray:
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+        self._require_features(rows.shape)
+        return rows
+
+    def statistics_of_kept(self, rows: np.ndarray) -> np.ndarray:
+        return self.statistics(rows)
+
+
 def feature_vector(value: Any, n_features: int | None, name: str) -> np.ndarray:
     """A hyperparameter as a contiguous vector (d,), a scalar repeated when the number of features is known."""
     vector = np.atleast_1d(np.asarray(value, dtype=np.float64))

@@ -159,10 +159,8 @@ class Bernoulli(CountsPerFeature):
         return np.asarray(rows @ (log_one - log_zero).T) + log_zero.sum(axis=1)
 
     def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
-        count, ones = statistics[:, :1], statistics[:, 1:]
-        log_zero = digamma(self.b + (count - ones)) - digamma(self.a + self.b + count)
-        log_odds = digamma(self.a + ones) - digamma(self.b + (count - ones))
-        return np.hstack([log_zero.sum(axis=1, keepdims=True), log_odds])
+        by_count, by_one, by_zero = self.expected_parts(self.parts(statistics))
+        return np.hstack([(by_zero + by_count).sum(axis=1, keepdims=True), by_one - by_zero])
 
     # Parts: counts, ones, zeros.
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dtree.core.families.base import require_positive
+from dtree.core.families.base import KeptAsRows, require_positive
 from dtree.core.families.column_tables import CompiledColumns
 from dtree.core.families.moments import Moments
 from dtree.core.families.per_column import Parts, PerColumn
@@ -21,7 +21,7 @@ from dtree.core.families.profile import Profile
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Categorical(PerColumn):
+class Categorical(PerColumn, KeptAsRows):
     """Dirichlet-categorical family for rows of codes of levels.
 
     Parameters
@@ -94,16 +94,6 @@ class Categorical(PerColumn):
         X = np.asarray(X, dtype=np.float64)
         self._require_features(X.shape)
         return np.column_stack([np.ones(X.shape[0]), *self.parts_of_rows(X)])
-
-    # Rows are kept as they are: statistics of many levels would fill the memory.
-
-    def kept_rows(self, X: Any) -> np.ndarray:
-        rows = np.ascontiguousarray(X, dtype=np.float64)
-        self._require_features(rows.shape)
-        return rows
-
-    def statistics_of_kept(self, rows: np.ndarray) -> np.ndarray:
-        return self.statistics(rows)
 
     def compile(self, total: np.ndarray, coarsening: float = 1.0) -> CompiledColumns:
         compiled: CompiledColumns = self._as_mixed().compile(total, coarsening)
@@ -196,9 +186,6 @@ class Categorical(PerColumn):
 
     def with_free_parameters(self, theta: np.ndarray) -> Self:
         return type(self)(np.split(np.exp(theta), self.first[1:-1]))
-
-    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return self.gradient_of_parts(self.parts(statistics), weights)
 
     def gradient_of_parts(self, parts: Parts, weights: np.ndarray) -> np.ndarray:
         shared = weights @ (digamma(self._totals) - digamma(self._totals + parts[0]))

@@ -14,21 +14,24 @@ from scipy.special import gammaln
 from dtree.core.jit import kernel as kernel  # constants below are read by kernels, so this file counts as one of theirs
 from dtree.core.tables import MAX_TABLE_ENTRIES
 
-# Rows of all arrays of integers: where the column's table of a count begins in the pool, and its length ...
+# The arrays of integers have a row for each of these. In all of them: where the table of a column or cell begins in the
+# pool, and how long it is.
 START, LENGTH = 0, 1
-# ... then where its statistics stand,
-COUNT, SUM, SQUARE, GROUP = 2, 3, 4, 5  # of real columns; those of a group share shape, strength and weight
-FIRST, END = 3, 4  # of columns of categories (after COUNT): their first cell, and the one after the last
-PLACE = 2  # of a cell
-CONSTANT, LOG_START, LOG_LENGTH = (
-    4,
-    5,
-    6,
-)  # of columns of counts (after COUNT, SUM); the second table is of log(rate + n)
-# Rows of all arrays of numbers: lgamma(shift + x) - lgamma(shift) is what most tables hold; 1 / the count of one row.
+# Of real columns: where their statistics stand, and a number that columns of equal shape, strength and weight share.
+COUNT, SUM, SQUARE, GROUP = 2, 3, 4, 5
+# Of columns of categories, after COUNT: their first cell, and the one after their last.
+FIRST, END = 3, 4
+# Of a cell: where its statistic stands.
+PLACE = 2
+# Of columns of counts, after COUNT and SUM: where -log x! stands, then begin and length of a table of log(rate + n).
+CONSTANT, LOG_START, LOG_LENGTH = 4, 5, 6
+# The arrays of numbers. In all of them: shift and lgamma(shift), as tables hold lgamma(shift + x) - lgamma(shift), and
+# 1 / what one row adds to a count.
 SHIFT, LOG_GAMMA, PER_COUNT = 0, 1, 2
-STRENGTH, PULL, RATE_BASE, BASE, PER_ROW = 3, 4, 5, 6, 7  # of real columns, whose shift is their shape
-RATE, COUNT_BASE = 3, 4  # of columns of counts
+# Of real columns, whose shift is the shape of the prior.
+STRENGTH, PULL, RATE_BASE, BASE, PER_ROW = 3, 4, 5, 6, 7
+# Of columns of counts.
+RATE, COUNT_BASE = 3, 4
 
 
 class CompiledColumns(NamedTuple):

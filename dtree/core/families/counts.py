@@ -52,15 +52,6 @@ class CountsPerFeature(PerColumn, Counts):
     def with_free_parameters(self, theta: np.ndarray) -> Self:
         return type(self)(*np.exp(theta).reshape(-1, self.n_features))
 
-    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
-        return self.means_of_parts(self.parts(statistics))
-
-    def expected_values(self, parts: Parts) -> np.ndarray:
-        return next(iter(self.means_of_parts(parts).values()))
-
-    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return self.gradient_of_parts(self.parts(statistics), weights)
-
     def moments_of_parts(self, parts: Parts) -> Moments:
         mean = parts[1][0] / np.maximum(parts[0][0], 1e-300)  # an empty column has mean 0
         return Moments(parts[0][0], mean, np.zeros_like(mean), None)

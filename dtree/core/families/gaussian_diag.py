@@ -248,9 +248,6 @@ class DiagonalGaussian(PerColumn, StandardUnits):
         variance = rate / np.where(shape > 1.0, shape - 1.0, np.nan) * self.unit**2  # no mean where shape <= 1
         return {"means": self.origin + self.unit * mean, "variances": variance, "strengths": self.strength + count}
 
-    def expected_values(self, parts: Parts) -> np.ndarray:
-        return self.means_of_parts(parts)["means"]
-
     def moments_of_parts(self, parts: Parts) -> Moments:
         count, sums, squares = parts
         rows = np.maximum(count[0], 1e-300)  # an empty column has mean and variance 0
@@ -291,9 +288,6 @@ class DiagonalGaussian(PerColumn, StandardUnits):
         return type(self)(
             mean, strength, shape, np.exp(theta[2 * d + 1 :]) * self.unit**2, self.origin, self.unit, self.step
         )
-
-    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        return self.gradient_of_parts(self.parts(statistics), weights)
 
     def gradient_of_parts(self, parts: Parts, weights: np.ndarray) -> np.ndarray:
         count, mean, shape, rate = self.posterior_of_parts(parts)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dtree.core.families.base import Family
+from dtree.core.families.base import Family, KeptAsRows
 from dtree.core.families.bernoulli import Bernoulli
 from dtree.core.families.categorical import Categorical
 from dtree.core.families.column_compile import compile_blocks
@@ -40,7 +40,7 @@ class Block(NamedTuple):
     weight: float = 1.0
 
 
-class Mixed(Family):
+class Mixed(KeptAsRows):
     """A product of families over blocks of columns, for tables with columns of several kinds and missing values.
 
     Parameters
@@ -160,16 +160,6 @@ class Mixed(Family):
         if not np.allclose(present, rows, rtol=1e-9, atol=0.0):  # a value is missing, and that is not rounding
             return None
         return block.family, np.concatenate([rows, *sums], axis=1)
-
-    # Rows are kept as they are: statistics of many levels would fill the memory.
-
-    def kept_rows(self, X: Any) -> np.ndarray:
-        rows = np.ascontiguousarray(X, dtype=np.float64)
-        self._require_features(rows.shape)
-        return rows
-
-    def statistics_of_kept(self, rows: np.ndarray) -> np.ndarray:
-        return self.statistics(rows)
 
     def points(self, X: Any) -> np.ndarray:
         """The points of all blocks side by side; what is missing stands at its prior mean."""

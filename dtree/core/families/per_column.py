@@ -73,13 +73,19 @@ class PerColumn(Family):
     def means_of_parts(self, parts: Parts) -> dict[str, np.ndarray]:
         """`posterior_means` of clusters given by parts."""
 
-    @abstractmethod
     def expected_values(self, parts: Parts) -> np.ndarray:
-        """E[x_j | cluster] (k, d) of a new row; for categories NaN."""
+        """E[x_j | cluster] (k, d) of a new row, by default the first of the means; for categories NaN."""
+        return next(iter(self.means_of_parts(parts).values()))
 
     @abstractmethod
     def moments_of_parts(self, parts: Parts) -> Moments:
         """Moments of the values that are there, from the parts of all rows together (one row)."""
+
+    def gradient(self, statistics: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return self.gradient_of_parts(self.parts(statistics), weights)
+
+    def posterior_means(self, statistics: np.ndarray) -> dict[str, np.ndarray]:
+        return self.means_of_parts(self.parts(statistics))
 
     def refined_of_parts(self, parts: Parts, weights: np.ndarray) -> Self:
         """`refined` at clusters given by parts, each column for itself: the share of its variance within clusters at

@@ -103,9 +103,8 @@ class Poisson(CountsPerFeature):
         )
 
     def expected_log_density(self, statistics: np.ndarray) -> np.ndarray:
-        shape, rate = self.shape + statistics[:, 2:], self.rate + statistics[:, :1]
-        expected = -(shape / rate).sum(axis=1, keepdims=True)
-        return np.hstack([expected, np.ones_like(expected), digamma(shape) - np.log(rate)])
+        by_count, by_sum, constant = self.expected_parts(self.parts(statistics))
+        return np.hstack([by_count.sum(axis=1, keepdims=True), constant[:, :1], by_sum])
 
     # Parts: counts, sums, -log x! of each column; of complete rows only the last one's sum over columns is known.
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dtree.core.families.base import Family, feature_vector
+from dtree.core.families.base import KeptAsRows, feature_vector
 from dtree.core.families.moments import Moments
 from dtree.core.families.profile import Profile, standardised
 from dtree.core.jit import kernel
@@ -49,7 +49,7 @@ def statistics_of_rows(X, origin, unit, extra, all_products):
     return out
 
 
-class StandardUnits(Family):
+class StandardUnits(KeptAsRows):
     """A family with `mean`, `origin` and `unit` (d,) whose statistics begin with the count and the sums of z."""
 
     mean: Any
@@ -102,16 +102,6 @@ class StandardUnits(Family):
 
     def _mean_in_units(self) -> np.ndarray:
         return (self.mean - self.origin) / self.unit
-
-    # Rows are kept as they are, because statistics of many rows would fill the memory.
-
-    def kept_rows(self, X: Any) -> np.ndarray:
-        rows = np.ascontiguousarray(X, dtype=np.float64)
-        self._require_features(rows.shape)
-        return rows
-
-    def statistics_of_kept(self, rows: np.ndarray) -> np.ndarray:
-        return self.statistics(rows)
 
     def profile(self, statistics: np.ndarray) -> Profile:
         sums = statistics[:, 1 : 1 + self.n_features]
