@@ -28,14 +28,14 @@ from dtree.mcmc.births import birth_odds, births_and_deaths
 from dtree.mcmc.clusters import SPLITS_AND_MERGES, canonical, clear_slot, close_slot, has_room, merge_slots, write_slot
 from dtree.mcmc.gibbs import Visits
 from dtree.mcmc.guide import Guide, draw_leaf, draw_weighted, make_guide, uncertainty_weights
-from dtree.mcmc.plan import EAGER_SWEEPS, FULL_SWEEP_ATOMS, LATER, YOUNG, Plan
+from dtree.mcmc.plan import EAGER_SWEEPS, FULL_SWEEP_ATOMS, YOUNG, Plan, later_plan
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.small_clusters import Blocks, blocks_of, growths_and_losses, restlessness
 from dtree.mcmc.sweeps import Block, make_moves, several
 from dtree.mcmc.worth import accept, draw_index, gibbs_sweep, log_worth, score_block, take_away
 
 POLISHING_ROUNDS = 2  # a few are enough: the weights read off afterwards shape proposals, never the answer
-LEAST_RESTLESS = 0.3  # every atom is visited at least so often, in shares of the mean
+LEAST_VISITED = 0.3  # every atom is visited at least so often, in shares of the mean
 
 
 class State(NamedTuple):
@@ -84,7 +84,10 @@ def _atom_weights(
     odds, restless = np.empty(2 * problem.m - 1), np.empty(problem.m)
     birth_odds(work, guide, odds)
     restlessness(work, restless)
-    return odds, restless + LEAST_RESTLESS * restless.mean() + 1e-12, canonical(work.labels)
+    # A visit draws an atom's cluster anew. A sum over atoms forgets fastest when each is visited in proportion to its
+    # standard deviation (Neyman's allocation): about the root of how probable it is to be elsewhere.
+    visit = np.sqrt(restless)
+    return odds, visit + LEAST_VISITED * visit.mean() + 1e-12, canonical(work.labels)
 
 
 def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
@@ -255,7 +258,9 @@ def _make_moves(moves, work, rng):
 def block(problem: Problem, state: State, most: int, rng: np.random.Generator) -> Block:
     """Sweeps, each followed by u and the hyperparameters."""
     left = EAGER_SWEEPS - int(state.age)
-    return sweeps(problem, state, *((YOUNG, min(most, left)) if left > 0 else (LATER, most)), rng)
+    if left > 0:
+        return sweeps(problem, state, YOUNG, min(most, left), rng)
+    return sweeps(problem, state, later_plan(state.guide_visit), most, rng)
 
 
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
