@@ -29,9 +29,10 @@ PAPER_SIZE = Plan(20, 0, 0, 0, 100, 0.0)  # as much as [LC15] does in a sweep, t
 def later_plan(visit: np.ndarray) -> Plan:
     """The plan of a chain that is no longer young, for weights of visits (m,).
 
-    As many visits as there are restless atoms: the number of equal weights that would be as uneven, at most m.
-    More proposals than atoms would only repeat themselves.
+    Restless atoms are counted as the number of equal weights that would be as uneven, at most m. Half as many are
+    visited, so that visits take no more than about half of a sweep (measured on 1,300 x 2 and 10,000 x 6 rows, where
+    100 to 1,000 visits were tried). More proposals than atoms would only repeat themselves.
     """
     m = visit.shape[0]
-    visits = math.ceil(visit.sum() ** 2 / (visit @ visit))
-    return Plan(2, 4, min(50, m), min(50, m), min(visits, m), 0.005)
+    restless = visit.sum() ** 2 / (visit @ visit)
+    return Plan(2, 4, min(50, m), min(50, m), math.ceil(0.5 * restless), 0.005)
