@@ -79,16 +79,22 @@ def load_partition(work, labels):
 
 
 @kernel
-def canonical(labels):
-    """Labels renumbered by first appearance."""
+def renumber(labels, out):
+    """out (m,) = the labels (m,) renumbered by first appearance."""
     number = np.full(labels.max() + 1, -1, dtype=np.int64)
-    out = np.empty(labels.shape[0], dtype=np.int64)
     next_number = 0
     for i in range(labels.shape[0]):
         if number[labels[i]] < 0:
             number[labels[i]] = next_number
             next_number += 1
         out[i] = number[labels[i]]
+
+
+@kernel
+def canonical(labels):
+    """Labels renumbered by first appearance."""
+    out = np.empty(labels.shape[0], dtype=np.int64)
+    renumber(labels, out)
     return out
 
 

@@ -9,21 +9,27 @@ Under u ~ p(u | partition) both priors have simple conditionals ([LC15] uses the
   integrated out, for alpha and u lie along a ridge on which single-variable steps creep; then alpha ~ Gamma(a + k, b
   + (1+u)^sigma - 1). At fixed alpha and sigma only log u moves, whose density is then log-concave.
 
-`resample(prior, counts, rng)` is the one function samplers call.
+Kernels move a vector of the prior's parameters (`resample_vector`), everyone else the prior itself (`resample`).
 """
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from dtree.core.jit import kernel
 from dtree.core.priors import DirichletProcess, GeneralizedGamma, Prior
+from dtree.core.priors.base import CompiledKappa
+from dtree.core.tables import counts_of_table
+from dtree.core.verbs import implements, verb
 
 ALPHA_SHAPE, ALPHA_RATE = 1.0, 1.0  # alpha ~ Gamma(1, 1)
 SIGMA_A, SIGMA_B = 1.5, 1.5  # sigma ~ Beta(1.5, 1.5)
 _SIGMA_EDGE = 1e-6  # sigma stays inside (0, 1), where its logs are finite
 _ROUNDS = 2  # u and sigma lean on each other; a second round costs little
 _LOG_U_STEP = 2.0  # first width of an interval; stepping out widens it where it is too short
+_NOTHING, _ALPHA, _ALPHA_SIGMA_U, _ONLY_U = range(4)  # what moves
 _LOG_U_LIMIT = 600.0  # exp of it is still a number
 
 
@@ -125,6 +131,65 @@ def resample_generalized_gamma(sigma, u, n, counts, rng):
     return rng.standard_gamma(ALPHA_SHAPE + k) / mass_rate, sigma, math.exp(x)
 
 
+class Moving(NamedTuple):
+    """Which numbers of a prior's vector move, and what its weights need of counts alone."""
+
+    what: int
+    log_gamma: np.ndarray  # log Gamma(count), by count
+
+
+def moving_of(prior: Prior, largest: float, hyperparameters: bool = True) -> Moving:
+    """What moves of a prior; its table of weights goes up to the largest count."""
+    log_gamma = gammaln(counts_of_table(largest))
+    if isinstance(prior, DirichletProcess):
+        return Moving(_ALPHA if hyperparameters else _NOTHING, log_gamma)
+    if isinstance(prior, GeneralizedGamma):
+        return Moving(_ALPHA_SIGMA_U if hyperparameters else _ONLY_U, log_gamma)
+    return Moving(_NOTHING, log_gamma)
+
+
+@kernel
+def resample_vector(moving, vector, counts, rng, out):
+    """out (p,) = a new vector of the prior given the counts (k,) of the clusters."""
+    n, k = counts.sum(), counts.shape[0]
+    for p in range(out.shape[0]):
+        out[p] = vector[p]
+    if moving.what == _ALPHA:
+        out[0] = resample_dirichlet_process(vector[0], n, k, rng)
+    elif moving.what == _ALPHA_SIGMA_U:
+        out[0], out[1], out[2] = resample_generalized_gamma(vector[1], vector[2], n, counts, rng)
+    elif moving.what == _ONLY_U:
+        out[2] = math.exp(_slice_log_u(math.log(vector[2]), vector[0], vector[1], n, k, rng))
+
+
+@kernel
+def _as_it_is(prior, moving, vector):
+    return prior
+
+
+@verb(_as_it_is)
+def kappa_at(prior: Any, moving: Moving, vector: np.ndarray) -> Any:
+    """A compiled prior at another vector, its table overwritten; one that never moves stays as it is."""
+
+
+@implements(kappa_at, CompiledKappa)
+@kernel
+def _kappa_at(prior, moving, vector):
+    if moving.what == _NOTHING:
+        return prior
+    table = prior.table
+    if moving.what == _ALPHA:
+        log_front, sigma = math.log(vector[0]), 0.0
+        log_tilt = 0.0 if math.isnan(vector[1]) else math.log1p(vector[1])
+    else:
+        sigma, log_tilt = vector[1], math.log1p(vector[2])
+        log_front = math.log(vector[0] * sigma) - math.lgamma(1.0 - sigma)
+    for count in range(1, table.shape[0]):
+        log_gamma = moving.log_gamma[count] if sigma == 0.0 else math.lgamma(count - sigma)
+        table[count] = log_front + log_gamma - (count - sigma) * log_tilt
+    return CompiledKappa(log_front, sigma, log_tilt, table)
+
+
 def resample(prior: Prior, counts: np.ndarray, rng: np.random.Generator, hyperparameters: bool = True) -> Prior:
     """A new prior given the counts (k,) of the clusters; a prior of another kind stays as it is.
 
@@ -134,16 +199,11 @@ def resample(prior: Prior, counts: np.ndarray, rng: np.random.Generator, hyperpa
     >>> prior.alpha > 0
     True
     """
-    counts = np.ascontiguousarray(counts, dtype=np.float64)
-    n, k = counts.sum(), counts.shape[0]
-    if isinstance(prior, DirichletProcess) and hyperparameters:
-        return DirichletProcess(resample_dirichlet_process(prior.alpha, n, k, rng), prior.u)
-    if isinstance(prior, GeneralizedGamma) and hyperparameters:
-        return GeneralizedGamma(*resample_generalized_gamma(prior.sigma, prior.u, n, counts, rng))
-    if isinstance(prior, GeneralizedGamma):
-        log_u = _slice_log_u(math.log(prior.u), prior.alpha, prior.sigma, n, k, rng)
-        return GeneralizedGamma(prior.alpha, prior.sigma, math.exp(log_u))
-    return prior
+    moving, vector = moving_of(prior, 0.0, hyperparameters), parameter_vector(prior)
+    if moving.what == _NOTHING:
+        return prior
+    resample_vector(moving, vector, np.ascontiguousarray(counts, dtype=np.float64), rng, vector)
+    return from_parameter_vector(prior, vector)
 
 
 def parameter_vector(prior: Prior) -> np.ndarray:

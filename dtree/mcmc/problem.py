@@ -10,7 +10,7 @@ from dtree.core.families.base import _log_marginal_rows
 from dtree.core.model import CompiledModel, Model
 from dtree.core.priors import Prior
 from dtree.mcmc.clusters import Acceptance, Work, canonical, load_partition, make_work
-from dtree.mcmc.hyperparameters import from_parameter_vector, parameter_vector, resample
+from dtree.mcmc.hyperparameters import from_parameter_vector, moving_of, parameter_vector, resample
 from dtree.mcmc.scores import refresh_slots
 from dtree.mcmc.worth import log_worth_of_all
 
@@ -40,8 +40,10 @@ class Problem:
         self.n = float(self.counts.sum())
         self.family = model.family.compile(self.total, model.coarsening)
         self.log_alone = _log_marginal_rows(self.family, self.atoms)
+        self.moving = moving_of(model.prior, min(self.n, _TABLE - 1), resample_hyperparameters)
         self.acceptance = Acceptance(np.zeros(1, dtype=np.bool_), np.zeros((3, 3)))
         self._work: Work | None = None
+        self.guide: tuple[Any, ...] | None = None  # what `tgmcmc` makes of its guide tree
 
     def compile(self, prior: Prior) -> CompiledModel:
         """The model at another prior."""
@@ -53,11 +55,14 @@ class Problem:
 
     def load(self, labels: np.ndarray, prior: Prior) -> Work:
         """The workspace, holding this partition under this prior."""
-        k = int(labels.max()) + 1
-        if self._work is None or self._work.clusters.columns.shape[1] < k + 3:
-            self._work = self._room_for(self.compile(prior), max(32, 2 * k + 3))
-        self._work = self._work._replace(model=self.compile(prior))
+        self._work = self.work_for(int(labels.max()) + 4)._replace(model=self.compile(prior))
         load_partition(self._work, labels)
+        return self._work
+
+    def work_for(self, slots: int) -> Work:
+        """The workspace, whatever it holds, with at least so many slots for clusters."""
+        if self._work is None or self._work.clusters.columns.shape[1] < slots:
+            self._work = self._room_for(self.compile(self.model.prior), max(32, 2 * slots))
         return self._work
 
     def _room_for(self, model: CompiledModel, capacity: int) -> Work:
@@ -86,10 +91,13 @@ class Problem:
         """End of a sweep: canonical labels, the resampled prior's vector, log joint at the new prior."""
         k = int(work.clusters.open[0])
         counts = np.rint(work.clusters.columns[0, :k] / self.model.coarsening)
-        log_likelihood = float(work.clusters.log_marginal[:k].sum())
         prior = resample(prior, counts, rng, self.resample_hyperparameters)
-        log_joint = prior.log_normaliser(self.n) + float(prior.log_kappa(counts).sum()) + log_likelihood
+        log_joint = self.log_joint_of(prior, counts, work.clusters.log_marginal[:k])
         return canonical(work.labels), parameter_vector(prior), np.array(log_joint)
+
+    def log_joint_of(self, prior: Prior, counts: np.ndarray, log_marginal: np.ndarray) -> float:
+        """The log joint of clusters with these counts and log marginals (k,)."""
+        return prior.log_normaliser(self.n) + float(prior.log_kappa(counts).sum()) + float(log_marginal.sum())
 
     def log_joint(self, labels: np.ndarray, prior: Prior) -> float:
         """log p(X, partition), jointly with u where the prior has one."""

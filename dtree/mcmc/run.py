@@ -14,25 +14,30 @@ import numpy as np
 from dtree.mcmc.hyperparameters import parameter_vector
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.start import start_of_chain, starting_point
+from dtree.mcmc.sweeps import Block
 
 Checkpoint = dict[str, np.ndarray]
 
 
 class Sampler(NamedTuple):
-    """Where a sampler's functions live: `init`, a step, and `rebuild` if something is rebuilt during warm-up."""
+    """Where a sampler's functions live: `init`, a step, and `rebuild` if something is rebuilt during warm-up.
+
+    A sampler with a `block` makes several sweeps in one call.
+    """
 
     module: str
     step: str = "step"
+    block: str | None = None
 
     def function(self, name: str) -> Callable[..., Any]:
         return getattr(import_module(self.module), name)
 
 
 SAMPLERS: dict[str, Sampler] = {
-    "tgmcmc": Sampler("dtree.mcmc.tgmcmc"),
+    "tgmcmc": Sampler("dtree.mcmc.tgmcmc", block="block"),
     "tgmcmc-paper": Sampler("dtree.mcmc.tgmcmc_paper"),
-    "gibbs": Sampler("dtree.mcmc.gibbs"),
-    "split-merge": Sampler("dtree.mcmc.split_merge"),
+    "gibbs": Sampler("dtree.mcmc.gibbs", block="block"),
+    "split-merge": Sampler("dtree.mcmc.split_merge", block="block"),
     "slice": Sampler("dtree.mcmc.slice"),
     "gibbs-subset": Sampler("dtree.mcmc.gibbs", "subset_step"),
     "split-merge-subset": Sampler("dtree.mcmc.split_merge", "subset_step"),
@@ -143,7 +148,6 @@ def run_chain(
     ((20, 4), 20)
     """
     rule = sampler_named(sampler)
-    step = rule.function(rule.step)
     state_type: Any = rule.function("State")
     rng = generator_from_array(checkpoint["generator"])
     state = state_type(*(checkpoint[f"state_{name}"].copy() for name in state_type._fields))
@@ -151,23 +155,32 @@ def run_chain(
     # A guide is rebuilt at sweeps that are fixed in advance: a greedy tree may hide a cluster, but seldom twice.
     guided = hasattr(import_module(rule.module), "rebuild")
     rebuilds = {20, 60, 180, warmup // 4, warmup // 2} - {0} if guided else set()
-    kept: list[tuple[Any, ...]] = []  # the fields of Draws
+    kept: list[Draws] = []
     began = clock()
-    sweep = first
-    for sweep in range(first, first + sweeps):
+    sweep, last, elapsed = first, first + sweeps, 0.0
+    while sweep < last and (time_limit is None or elapsed <= time_limit):
         if sweep in rebuilds:
             state = _with_new_guide(problem, rule.function("rebuild"), state, rng, sweep < warmup)
-        state = step(problem, state, rng)
-        elapsed = clock() - began
-        if sweep >= warmup and (sweep - warmup) % thin == 0:
-            k = int(state.labels.max()) + 1
-            kept.append(
-                (state.labels.astype(np.min_scalar_type(k - 1)), state.prior, float(state.log_joint), k, elapsed)
-            )
-        if time_limit is not None and elapsed > time_limit:
-            break
-    done = sweep + 1 if sweeps > 0 else first
+        most = min(stop for stop in (*rebuilds, last) if stop > sweep) - sweep
+        block, before = _next_sweeps(rule, problem, state, most, rng), elapsed
+        state, elapsed, made = block.state, clock() - began, block.labels.shape[0]
+        wanted = [each for each in range(made) if sweep + each >= warmup and (sweep + each - warmup) % thin == 0]
+        if wanted:
+            labels = block.labels[wanted]
+            log_joint = np.array([block.log_joint(each) for each in wanted])
+            seconds = before + (elapsed - before) * (np.array(wanted) + 1.0) / made
+            highest = labels.max(axis=1)
+            labels = labels.astype(np.min_scalar_type(highest.max()))
+            kept.append(Draws(labels, block.prior[wanted], log_joint, highest + 1, seconds))
+        sweep += made
     m, p = problem.m, state.prior.shape[0]
     none = Draws(np.empty((0, m), np.uint8), np.empty((0, p)), np.empty(0), np.empty(0, np.int64), np.empty(0))
-    draws = Draws(*(np.array(values) for values in zip(*kept))) if kept else none
-    return draws, _checkpoint(state, rng, done)
+    draws = Draws(*(np.concatenate(values) for values in zip(*kept))) if kept else none
+    return draws, _checkpoint(state, rng, sweep)
+
+
+def _next_sweeps(rule: Sampler, problem: Problem, state: Any, most: int, rng: np.random.Generator) -> Block:
+    if rule.block is not None:
+        return rule.function(rule.block)(problem, state, most, rng)
+    state = rule.function(rule.step)(problem, state, rng)
+    return Block(state, state.labels[None], state.prior[None], lambda sweep: float(state.log_joint))

@@ -13,17 +13,20 @@ mixing suffers. That is a weakness of the method; the marginal samplers do not h
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
-from dtree.mcmc.clusters import canonical
+from dtree.core.verbs import implements
+from dtree.mcmc.clusters import canonical, load_partition
 from dtree.mcmc.gibbs import State, init
 from dtree.mcmc.hyperparameters import log_gamma_variate, log_one_plus_exp
 from dtree.mcmc.natural import draw_natural
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.scores import log_likelihood
+from dtree.mcmc.sweeps import make_moves, several
 from dtree.mcmc.worth import draw_index
 
 __all__ = ["State", "init", "step"]
@@ -59,12 +62,19 @@ def draw_jumps(log_lowest, log_front, sigma, rng):
         log_t = max(log_v, log_t + 1e-15)
 
 
-@kernel
-def slice_sweep(work, log_front, sigma, log_rate, rng):
-    """Draw the measure and all labels (m,); the labels as they are when the sweep is skipped.
+class Measure(NamedTuple):
+    """The mixing measure whose jumps are drawn."""
 
-    log_front: log of the Levy density's constant; log_rate: log(1 + u).
-    """
+    log_front: float  # log of the constant of its Levy density
+    sigma: float
+    log_rate: float  # log(1 + u)
+
+
+@implements(make_moves, Measure)
+@kernel
+def slice_sweep(measure, work, rng):
+    """Draw the measure and all labels; nothing changes when the sweep is skipped."""
+    log_front, sigma, log_rate = measure
     clusters, atoms, labels = work.clusters, work.atoms, work.labels
     m, s = atoms.shape
     k = clusters.open[0]
@@ -79,7 +89,7 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
     front = math.exp(log_front + sigma * log_rate)
     expected = front * (1.0 - lowest if sigma == 0.0 else 1.0 + math.expm1(min(-sigma * lowest, 700.0)) / sigma)
     if lowest < _LEAST_LOG or expected > min(_MOST_JUMPS, _MOST_PARAMETERS / s):
-        return labels
+        return True
     log_new = draw_jumps(lowest, log_front + sigma * log_rate, sigma, rng)
     log_jump = np.concatenate((log_occupied, log_new[::-1]))  # largest first, so that an atom can stop at its slice
     total = log_jump.shape[0]
@@ -103,7 +113,10 @@ def slice_sweep(work, log_front, sigma, log_rate, rng):
             candidates[size] = j
             size += 1
         chosen[i] = candidates[draw_index(scores, size, rng)]
-    return canonical(chosen)
+    if chosen.max() + 3 > clusters.n_atoms.shape[0]:
+        return False
+    load_partition(work, canonical(chosen))
+    return True
 
 
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
@@ -114,7 +127,6 @@ def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
             "use another sampler"
         )
     prior = problem.prior_at(state.prior)
-    work = problem.load(state.labels, prior)
     if isinstance(prior, DirichletProcess):
         log_u = log_gamma_variate(problem.n, rng) - log_gamma_variate(prior.alpha, rng)
         log_front, sigma, log_rate = math.log(prior.alpha), 0.0, log_one_plus_exp(log_u)
@@ -123,5 +135,4 @@ def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
         sigma, log_rate = prior.sigma, math.log1p(prior.u)
     else:
         raise ValueError(f"the slice sampler knows no jumps of the prior '{prior.name}'; use another sampler")
-    work = problem.load(slice_sweep(work, log_front, sigma, log_rate, rng), prior)
-    return State(*problem.finish(work, prior, rng))
+    return several(problem, state, Measure(log_front, sigma, log_rate), 1, rng).state

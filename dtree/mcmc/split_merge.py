@@ -7,18 +7,20 @@ subset only.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.core.verbs import log_kappa
-from dtree.mcmc.clusters import SPLITS_AND_MERGES, Work, clear_slot, copy_slot, has_room, merge_slots, write_slot
-from dtree.mcmc.gibbs import State, init, random_subset, sweep
+from dtree.core.verbs import implements, log_kappa
+from dtree.mcmc.clusters import SPLITS_AND_MERGES, clear_slot, copy_slot, has_room, merge_slots, write_slot
+from dtree.mcmc.gibbs import State, init, random_subset
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.scores import join_gains, leave_gain, put_atom, refresh_slots, shift_atom
-from dtree.mcmc.worth import accept, log_sigmoid, log_worth, true_count
+from dtree.mcmc.sweeps import Block, make_moves, several
+from dtree.mcmc.worth import accept, gibbs_sweep, log_sigmoid, log_worth, true_count
 
-__all__ = ["State", "init", "step", "subset_step"]
+__all__ = ["State", "block", "init", "step", "subset_step"]
 
 LAUNCH_SCANS = 5  # the first of (5, 1, 1) in the terms of Jain & Neal
 
@@ -129,18 +131,32 @@ def split_merge_move(work, rng):
         merge_slots(work, a, b, row)
 
 
-def _propose(problem: Problem, work: Work, rng: np.random.Generator) -> Work:
-    if problem.m > 1:
-        work = work if has_room(work) else problem.grown(work)
+class Moves(NamedTuple):
+    """A proposal, then Gibbs moves of the atoms in `order`."""
+
+    order: np.ndarray
+
+
+@implements(make_moves, Moves)
+@kernel
+def _make_moves(moves, work, rng):
+    if work.labels.shape[0] > 1:
+        if not has_room(work):
+            return False
         split_merge_move(work, rng)
-    return work
+    return gibbs_sweep(work, moves.order, 0, rng) == moves.order.shape[0]
+
+
+def block(problem: Problem, state: State, most: int, rng: np.random.Generator) -> Block:
+    """Split-merge proposals, each with a Gibbs sweep over all atoms: (5, 1, 1) in the terms of Jain & Neal."""
+    return several(problem, state, Moves(np.arange(problem.m)), most, rng)
 
 
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
-    """A split-merge proposal and a Gibbs sweep over all atoms: (5, 1, 1) in the terms of Jain & Neal."""
-    return sweep(problem, state, np.arange(problem.m), rng, _propose)
+    """One of them."""
+    return block(problem, state, 1, rng).state
 
 
 def subset_step(problem: Problem, state: State, rng: np.random.Generator) -> State:
     """A split-merge proposal and Gibbs moves of a tenth of the atoms."""
-    return sweep(problem, state, random_subset(problem, rng), rng, _propose)
+    return several(problem, state, Moves(random_subset(problem, rng)), 1, rng).state

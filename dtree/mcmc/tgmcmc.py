@@ -21,18 +21,21 @@ import numpy as np
 
 from dtree.core.jit import kernel
 from dtree.core.model import Model, log_phi_h
+from dtree.core.verbs import implements
 from dtree.hierarchy.incremental_forest import incremental_tree
 from dtree.mcmc.allocate import allocate, division_of
 from dtree.mcmc.births import birth_odds, births_and_deaths
 from dtree.mcmc.clusters import SPLITS_AND_MERGES, canonical, clear_slot, close_slot, has_room, merge_slots, write_slot
+from dtree.mcmc.gibbs import Visits
 from dtree.mcmc.guide import Guide, draw_leaf, draw_weighted, make_guide, uncertainty_weights
-from dtree.mcmc.plan import EAGER_SWEEPS, FULL_SWEEP_ATOMS, LATER, YOUNG, Plan
+from dtree.mcmc.plan import EAGER_SWEEPS, FULL_SWEEP_ATOMS, YOUNG, Plan, later_plan
 from dtree.mcmc.problem import Problem
 from dtree.mcmc.small_clusters import Blocks, blocks_of, growths_and_losses, restlessness
+from dtree.mcmc.sweeps import Block, make_moves, several
 from dtree.mcmc.worth import accept, draw_index, gibbs_sweep, log_worth, score_block, take_away
 
 POLISHING_ROUNDS = 2  # a few are enough: the weights read off afterwards shape proposals, never the answer
-LEAST_RESTLESS = 0.3  # every atom is visited at least so often, in shares of the mean
+LEAST_VISITED = 0.3  # every atom is visited at least so often, in shares of the mean
 
 
 class State(NamedTuple):
@@ -81,7 +84,10 @@ def _atom_weights(
     odds, restless = np.empty(2 * problem.m - 1), np.empty(problem.m)
     birth_odds(work, guide, odds)
     restlessness(work, restless)
-    return odds, restless + LEAST_RESTLESS * restless.mean() + 1e-12, canonical(work.labels)
+    # A visit draws an atom's cluster anew. A sum over atoms forgets fastest when each is visited in proportion to its
+    # standard deviation (Neyman's allocation): about the root of how probable it is to be elsewhere.
+    visit = np.sqrt(restless)
+    return odds, visit + LEAST_VISITED * visit.mean() + 1e-12, canonical(work.labels)
 
 
 def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
@@ -89,19 +95,25 @@ def rebuild(problem: Problem, state: State, rng: np.random.Generator) -> State:
     return init(problem, state.labels, state.prior, rng)._replace(age=state.age)
 
 
-def guide_of(problem: Problem, state: State) -> tuple[Guide, np.ndarray, np.ndarray, Blocks]:
-    """The guide in the form kernels take, cumulative weights of births and of visits, and blocks.
+class Moves(NamedTuple):
+    """One sweep: so many moves of each kind, along a guide."""
 
-    Kept with the problem while the state's columns are the same objects.
-    """
-    kept = getattr(problem, "_guide", None)
+    plan: Plan
+    guide: Guide
+    births: np.ndarray  # (2m-1,) cumulative weights
+    visits: np.ndarray  # (m,) cumulative weights
+    blocks: Blocks
+
+
+def moves_of(problem: Problem, state: State, plan: Plan) -> Moves:
+    """What a sweep does. The guide in the form kernels take is kept with the problem while the state has the same."""
+    kept = problem.guide
     if kept is None or kept[0] is not state.guide_left or kept[1] is not state.guide_weight:
         guide = make_guide(state.guide_left, state.guide_right, state.guide_weight)
         births, visits = np.cumsum(state.guide_birth), np.cumsum(state.guide_visit)
-        blocks = blocks_of(state.guide_block)
-        kept = (state.guide_left, state.guide_weight, guide, births, visits, blocks)
-        problem._guide = kept  # type: ignore[attr-defined]
-    return kept[2:]
+        kept = (state.guide_left, state.guide_weight, guide, births, visits, blocks_of(state.guide_block))
+        problem.guide = kept
+    return Moves(plan, *kept[2:])
 
 
 @kernel
@@ -223,27 +235,43 @@ def guided_moves(work, guide, split_merges, subtree_moves, begin, rng):
     return total
 
 
+@implements(make_moves, Moves)
+@kernel
+def _make_moves(moves, work, rng):
+    """Guided moves, births and deaths, growth and loss, Gibbs moves."""
+    plan, m = moves.plan, work.labels.shape[0]
+    guided = plan.split_merges + plan.subtree_moves
+    if guided_moves(work, moves.guide, plan.split_merges, plan.subtree_moves, 0, rng) < guided:
+        return False
+    if births_and_deaths(work, moves.guide, moves.births, plan.births_and_deaths, 0, rng) < plan.births_and_deaths:
+        return False
+    growths_and_losses(work, moves.blocks, plan.growths_and_losses, rng)
+    if rng.random() < min(plan.full_sweep_share, FULL_SWEEP_ATOMS / m):
+        visited = np.arange(m)
+    else:
+        visited = np.empty(plan.visits, dtype=np.int64)
+        for visit in range(plan.visits):
+            visited[visit] = draw_weighted(moves.visits, rng)
+    return gibbs_sweep(work, visited, 0, rng) == visited.shape[0]
+
+
+def block(problem: Problem, state: State, most: int, rng: np.random.Generator) -> Block:
+    """Sweeps, each followed by u and the hyperparameters."""
+    left = EAGER_SWEEPS - int(state.age)
+    if left > 0:
+        return sweeps(problem, state, YOUNG, min(most, left), rng)
+    return sweeps(problem, state, later_plan(state.guide_visit), most, rng)
+
+
 def step(problem: Problem, state: State, rng: np.random.Generator) -> State:
-    """Guided moves, births and deaths, growth and loss, Gibbs moves; then u and the hyperparameters."""
-    return sweep(problem, state, YOUNG if state.age < EAGER_SWEEPS else LATER, rng)
+    """One of them."""
+    return block(problem, state, 1, rng).state
 
 
-def sweep(problem: Problem, state: State, plan: Plan, rng: np.random.Generator) -> State:
-    """A step with this plan."""
-    prior = problem.prior_at(state.prior)
-    work = problem.load(state.labels, prior)
-    everyone = np.arange(problem.m)
+def sweeps(problem: Problem, state: State, plan: Plan, most: int, rng: np.random.Generator) -> Block:
+    """A block with this plan."""
+    moves: Moves | Visits = Visits(np.zeros(1, dtype=np.int64))  # one atom has no tree
     if problem.m > 1:
-        guide, births, visits, blocks = guide_of(problem, state)
-        splits, moves = plan.split_merges, plan.subtree_moves
-        work = problem.repeat(work, guided_moves, splits + moves, guide, splits, moves, rng)
-        both = plan.births_and_deaths
-        work = problem.repeat(work, births_and_deaths, both, guide, births, both, rng)
-        growths_and_losses(work, blocks, plan.growths_and_losses, rng)
-        visited = everyone
-        if rng.random() >= min(plan.full_sweep_share, FULL_SWEEP_ATOMS / problem.m):
-            drawn = np.searchsorted(visits, rng.random(plan.visits) * visits[-1], side="right")
-            visited = np.minimum(drawn, problem.m - 1)
-        work = problem.repeat(work, gibbs_sweep, visited.shape[0], visited, rng)
-    labels, vector, log_joint = problem.finish(work, prior, rng)
-    return state._replace(labels=labels, prior=vector, log_joint=log_joint, age=state.age + 1)
+        moves = moves_of(problem, state, plan)
+    made = several(problem, state, moves, most, rng)
+    return made._replace(state=made.state._replace(age=state.age + made.labels.shape[0]))
