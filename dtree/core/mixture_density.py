@@ -1,8 +1,9 @@
 """The density of rows under weighted clusters: log sum_c w_c p(x | c).
 
 Clusters of Gaussian families predict Student t densities, w_c p(x | c) = constant - exponent log(1 + distance): all
-clusters are scored for LANES rows at a time, and summed, without a matrix of rows by clusters. Other families, rows
-that lack values and rows too far away for that shortcut are scored by the family itself, block by block.
+clusters are scored for LANES rows at a time, and summed, without a matrix of rows by clusters; the same scores say
+which cluster is most probable. Other families, rows that lack values and rows too far away for that shortcut are scored
+by the family itself, block by block.
 """
 
 import math
@@ -20,6 +21,9 @@ from dtree.core.whitening import whitened_distance, whitening
 ROWS_PER_BLOCK = 4096  # so that (rows, clusters) matrices stay small
 _FEATURES_PER_LOG = 16  # their factors 1 + y^2 are multiplied before the logarithm
 _TOO_FAR = 1e300  # a sum of distances some of which may have overflowed
+# Which cluster is most probable is left open where scores differ by less than they may be wrong by: a thousand times
+# what was seen of rounding, which grows with the exponents (a million rows in a cluster: 1e-9).
+_ROUNDING, _ROUNDING_OF_EXPONENTS = 1e-6, 1e-12
 _LOG_PI = math.log(math.pi)
 
 
@@ -30,6 +34,7 @@ class _Full(NamedTuple):
     offset: np.ndarray  # (k, d)
     constant: np.ndarray  # (k,) log weights included
     exponent: np.ndarray  # (k,)
+    rounding: float  # scores that differ by less may be equal
 
 
 class _Diagonal(NamedTuple):
@@ -40,6 +45,7 @@ class _Diagonal(NamedTuple):
     constant: np.ndarray  # (k,) log weights included
     exponent: np.ndarray  # (k, d)
     features_per_log: int  # 1 where their exponents differ
+    rounding: float  # scores that differ by less may be equal
 
 
 def _by_the_family(family: Family, X: Any, statistics: np.ndarray) -> np.ndarray:
@@ -52,10 +58,12 @@ def log_mixture_of(
     statistics: np.ndarray,
     log_weights: np.ndarray,
     log_predictive: Callable[[Family, Any, np.ndarray], np.ndarray] = _by_the_family,
+    best: np.ndarray | None = None,
 ) -> np.ndarray:
     """Log density (n,) of rows X (n, d) under clusters (k, s) with log weights (k,).
 
-    `log_predictive(family, rows, statistics)` (n, k) is asked where there is no shortcut.
+    `log_predictive(family, rows, statistics)` (n, k) is asked where there is no shortcut. `best` (n,) int64 is filled
+    with the most probable cluster of every row, the last left out; -1 where rounding may decide, or without a shortcut.
 
     >>> family = DiagonalGaussian([0.0], 0.1, 2.0, [1.0])
     >>> clusters, X = family.statistics([[0.0], [5.0]]), np.array([[1.0], [4.0]])
@@ -64,35 +72,41 @@ def log_mixture_of(
     True
     """
 
-    def one_by_one(rows: Any) -> np.ndarray:
+    if best is not None:
+        best[:] = -1
+
+    def one_by_one(rows: Any, _: Any = None) -> np.ndarray:
         return np.asarray(logsumexp(log_predictive(family, rows, statistics) + log_weights, axis=1))
 
     straight: Any = family.base if type(family) is Bent else family
     if type(straight) not in (Gaussian, DiagonalGaussian) or not statistics.shape[0]:
-        return _by_blocks(one_by_one, X)
+        return _by_blocks(one_by_one, X, best)
     tables = _tables(straight, statistics[:, :-1] if family is not straight else statistics, log_weights)
 
-    def by_lanes(rows: Any) -> np.ndarray:
+    def by_lanes(rows: Any, best: np.ndarray) -> np.ndarray:
         if has_holes(rows):
             return one_by_one(rows)
         rows = family.kept_rows(rows)
         out = np.empty(rows.shape[0])
         points = np.ascontiguousarray(straight.points(rows[:, : family.n_features]))
-        (_full_rows if isinstance(tables, _Full) else _diagonal_rows)(tables, points, out)
+        (_full_rows if isinstance(tables, _Full) else _diagonal_rows)(tables, points, out, best)
         if family is not straight:
             out += rows[:, -1]  # log slopes
         return out
 
-    found = _by_blocks(by_lanes, X)
+    found = _by_blocks(by_lanes, X, best)
     far = np.flatnonzero(np.isnan(found))
     if far.size:
         found[far] = one_by_one(X[far])
+        if best is not None:
+            best[far] = -1
     return found
 
 
-def _by_blocks(function: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
-    starts = range(0, max(X.shape[0], 1), ROWS_PER_BLOCK)
-    return np.concatenate([function(X[start : start + ROWS_PER_BLOCK]) for start in starts])
+def _by_blocks(function: Callable[[Any, np.ndarray], np.ndarray], X: Any, best: np.ndarray | None) -> np.ndarray:
+    best = np.empty(0, dtype=np.int64) if best is None else best
+    parts = [slice(start, start + ROWS_PER_BLOCK) for start in range(0, max(X.shape[0], 1), ROWS_PER_BLOCK)]
+    return np.concatenate([function(X[part], best[part]) for part in parts])
 
 
 def _tables(family: Gaussian | DiagonalGaussian, statistics: np.ndarray, log_weights: np.ndarray) -> _Full | _Diagonal:
@@ -107,7 +121,7 @@ def _tables(family: Gaussian | DiagonalGaussian, statistics: np.ndarray, log_wei
         slope, exponent = 1.0 / np.sqrt(scale), np.broadcast_to(shape + 0.5, mean.shape)
         per_log = _FEATURES_PER_LOG if np.all(exponent == exponent[:, :1]) else 1
         exponent = np.ascontiguousarray(exponent)
-        return _Diagonal(slope, slope * mean, constant + log_weights, exponent, per_log)
+        return _Diagonal(slope, slope * mean, constant + log_weights, exponent, per_log, _rounding(exponent))
     prior = np.zeros((1, statistics.shape[1]))
     strength, dof, mean, scale = family.posterior(np.vstack([statistics, prior]))
     shrink = strength / (strength + 1.0)
@@ -115,7 +129,12 @@ def _tables(family: Gaussian | DiagonalGaussian, statistics: np.ndarray, log_wei
     dof, shrink = dof[:-1], shrink[:-1]
     constant = gammaln(0.5 * (dof + 1.0)) - gammaln(0.5 * (dof + 1.0 - d)) - log_unit
     constant += 0.5 * d * (np.log(shrink) - _LOG_PI) - 0.5 * log_det
-    return _Full(whiten, offset, constant + log_weights, 0.5 * (dof + 1.0))
+    exponent = 0.5 * (dof + 1.0)
+    return _Full(whiten, offset, constant + log_weights, exponent, _rounding(exponent) * d)
+
+
+def _rounding(exponent: np.ndarray) -> float:
+    return _ROUNDING + _ROUNDING_OF_EXPONENTS * float(exponent.sum(axis=-1).max())
 
 
 @kernel(fastmath=FUSED)
@@ -163,9 +182,26 @@ def _settle(scores, reach, bits, start, out):
         out[start + i] = top[i] + math.log(total[i]) if reach[i] < _TOO_FAR else np.nan
 
 
+@kernel
+def _most_probable(scores, rounding, start, best):
+    """Write the cluster of the highest of scores (k, LANES), the last left out; -1 where others come close."""
+    top, second, where = np.empty(LANES), np.empty(LANES), np.empty(LANES, dtype=np.int64)
+    top[:] = -np.inf
+    second[:] = -np.inf
+    for c in range(scores.shape[0] - 1):
+        score = scores[c]
+        for i in range(LANES):
+            better = score[i] > top[i]
+            second[i] = top[i] if better else max(second[i], score[i])
+            where[i] = c if better else where[i]
+            top[i] = score[i] if better else top[i]
+    for i in range(min(LANES, best.shape[0] - start)):
+        best[start + i] = where[i] if top[i] - second[i] > rounding else -1
+
+
 @kernel(fastmath=FUSED)
-def _full_rows(tables, X, out):
-    """Log densities out (n,) of rows X (n, d) in standard units."""
+def _full_rows(tables, X, out, best):
+    """Log densities out (n,) of rows X (n, d) in standard units, and their `best` (n,) or (0,) clusters."""
     n, d = X.shape
     whiten, offset, constant, exponent = tables.whiten, tables.offset, tables.constant, tables.exponent
     k = constant.shape[0]
@@ -182,11 +218,13 @@ def _full_rows(tables, X, out):
                 reach[i] += distance[i]
             _add_log1p(exponent[c], distance, one_more, bits, y, score)
         _settle(scores, reach, bits, start, out)
+        if best.shape[0] > 0:
+            _most_probable(scores, tables.rounding, start, best)
 
 
 @kernel(fastmath=FUSED)
-def _diagonal_rows(tables, X, out):
-    """Log densities out (n,) of rows X (n, d) in standard units."""
+def _diagonal_rows(tables, X, out, best):
+    """The same for clusters of diagonal Gaussians."""
     n, d = X.shape
     slope, offset, constant, exponents = tables.slope, tables.offset, tables.constant, tables.exponent
     k, step = constant.shape[0], tables.features_per_log
@@ -211,3 +249,5 @@ def _diagonal_rows(tables, X, out):
                     reach[i] += distance[i]
                 _add_log1p(exponents[c, j], distance, one_more, bits, log, score)
         _settle(scores, reach, bits, start, out)
+        if best.shape[0] > 0:
+            _most_probable(scores, tables.rounding, start, best)

@@ -29,7 +29,15 @@ from dtree.hierarchy.blocks import Blocks, least_log_d, make_blocks
 from dtree.hierarchy.partners import Partners, insert_partner, no_partners
 from dtree.hierarchy.queue import Queue, drop_first, empty_queue, push, replace_first
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, turn_into_scores
-from dtree.hierarchy.sparse_leaves import SparseLeaves, forget_merged, log_marginal_sparse, sparse_leaves
+from dtree.hierarchy.sparse_nodes import (
+    SparseNodes,
+    add_sparse,
+    forget_merged,
+    log_marginal_sparse,
+    move_sparse,
+    put_sparse,
+    sparse_nodes,
+)
 
 _MERGES_PER_REPORT = 500
 _MOST_THREADS = 8  # more bring little: the merge loop, which follows, runs in one thread
@@ -45,14 +53,15 @@ class Slots(NamedTuple):
     together. Merged nodes stand in the slots rest[0] .. rest[1] - 1.
     """
 
-    columns: np.ndarray  # (s, c) statistics
+    columns: np.ndarray  # (s, c) statistics, (s, 0) where `sparse` holds them
+    count: np.ndarray  # (c,) rows of the node (coarsened)
     log_own: np.ndarray  # (c,) log marginal of the node as one cluster
     log_phi_t: np.ndarray  # (c,)
     node: np.ndarray  # (c,) number of the node
     block: np.ndarray  # (c,) the block of a leaf, -1 for a merged node
     slot_of: np.ndarray  # (2m-1,) slot of every node, -1 for a node that is merged or not made yet
     rest: np.ndarray  # (2,)
-    leaves: SparseLeaves
+    sparse: SparseNodes
 
 
 class Scratch(NamedTuple):
@@ -66,7 +75,7 @@ class Scratch(NamedTuple):
 
 def scratch_for(slots: Slots, blocks: Blocks) -> Scratch:
     """Scratch memory for a search among these slots; one for every thread."""
-    s, c = slots.columns.shape
+    s, c = slots.columns.shape[0], slots.node.shape[0]
     return Scratch(np.empty(s), np.empty(s), np.empty(c), np.empty(blocks.start.shape[0]))
 
 
@@ -79,16 +88,30 @@ def leaf_slots(
     worth = model.log_phi_h(atoms)
     below = worth if below is None else below
     order, blocks = make_blocks(compiled, atoms.T, below)
-    capacity = m + max(m // _SPARE_SHARE, _LEAST_SPARE)
-    columns, log_own, log_phi_t = np.zeros((s, capacity)), np.zeros(capacity), np.zeros(capacity)
-    columns[:, :m] = (atoms if blocks.start.shape[0] == 1 else atoms[order]).T  # one block keeps the order
-    log_phi_t[:m] = below[order]
-    log_own[:m] = log_own_marginals(compiled, worth[order], columns[0, :m])
+    sparse = sparse_nodes(compiled, atoms)
+    if sparse.rows.shape[0]:
+        capacity, columns = m + sparse.held.shape[0], np.empty((s, 0))
+    else:
+        capacity = m + max(m // _SPARE_SHARE, _LEAST_SPARE)
+        columns = np.empty((s, capacity))
+        columns[:, :m] = (atoms if blocks.start.shape[0] == 1 else atoms[order]).T  # one block keeps the order
+    count, log_own, log_phi_t = np.zeros(capacity), np.zeros(capacity), np.zeros(capacity)
+    count[:m], log_phi_t[:m] = atoms[order, 0], below[order]
+    log_own[:m] = log_own_marginals(compiled, worth[order], count[:m])
     node, block, slot_of = np.full(capacity, -1), np.full(capacity, -1), np.full(2 * m - 1, -1)
     node[:m], block[:m] = order, np.repeat(np.arange(blocks.start.shape[0]), blocks.live)
     slot_of[order] = np.arange(m)
-    leaves = sparse_leaves(compiled, atoms)
-    return Slots(columns, log_own, log_phi_t, node, block, slot_of, np.array([m, m]), leaves), blocks
+    return Slots(columns, count, log_own, log_phi_t, node, block, slot_of, np.array([m, m]), sparse), blocks
+
+
+@kernel(inline=True, counted=False)
+def _add_statistics(slots, slot, row):
+    """Add those of the node in a slot to row (s,)."""
+    if slots.columns.shape[1] == 0:
+        add_sparse(slots.sparse, slot, slots.node[slot], row)
+    else:
+        for s in range(row.shape[0]):
+            row[s] += slots.columns[s, slot]
 
 
 @kernel(inline=True, counted=False)
@@ -98,13 +121,11 @@ def _score_range(model, slots, partners, slot, start, stop, scratch):
         return
     row, score, node = scratch.row, scratch.score, slots.node
     columns, log_own, log_phi_t = slots.columns, slots.log_own, slots.log_phi_t
-    if (
-        slots.leaves.start.shape[0] > 0 and slots.block[start] >= 0
-    ):  # leaves and merged nodes are in ranges of their own
-        log_marginal_sparse(model.family, slots.leaves, node, columns, log_own, row, start, stop, score)
+    if columns.shape[1] == 0:
+        log_marginal_sparse(model.family, slots.sparse, node, log_own, row, start, stop, score)
     else:
         log_marginal_joined(model.family, columns, log_own, row, start, stop, score)
-    turn_into_scores(model, columns, log_phi_t, row, log_phi_t[slot], start, stop, score)
+    turn_into_scores(model, slots.count, log_phi_t, row[0], log_phi_t[slot], start, stop, score)
     kept, scores = partners.node[slot], partners.score[slot]
     capacity = kept.shape[0]
     held = partners.held[slot]
@@ -121,8 +142,8 @@ def _score_range(model, slots, partners, slot, start, stop, scratch):
 def _score_slot(model, slots, blocks, partners, slot, stop, scratch):
     """Find the best partners of a slot among all others below `stop`."""
     row, bound = scratch.row, scratch.bound
-    for s in range(row.shape[0]):
-        row[s] = slots.columns[s, slot]
+    row[:] = 0.0
+    _add_statistics(slots, slot, row)
     partners.held[slot] = 0
     partners.head[slot] = 0
     others = max(min(slots.rest[1], stop) - slots.rest[0], 0)
@@ -165,8 +186,12 @@ def score_leaves(model, slots, blocks, partners, scratch, first, last, step):
 
 @kernel(counted=False)
 def _move_slot(slots, partners, source, target):
-    for s in range(slots.columns.shape[0]):
-        slots.columns[s, target] = slots.columns[s, source]
+    if slots.columns.shape[1] == 0:
+        move_sparse(slots.sparse, source, target)
+    else:
+        for s in range(slots.columns.shape[0]):
+            slots.columns[s, target] = slots.columns[s, source]
+    slots.count[target] = slots.count[source]
     slots.log_own[target] = slots.log_own[source]
     slots.log_phi_t[target] = slots.log_phi_t[source]
     slots.node[target] = slots.node[source]
@@ -279,10 +304,10 @@ def _next_pair(model, slots, blocks, partners, queue, scratch):
 @kernel(counted=False)
 def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, node_log_phi_h):
     """Carry out merges done[0] .. done[1]-1 into merges (m-1, 2) and node_log_phi_h (2m-1,). Returns a status."""
-    columns, log_phi_t, node, slot_of = slots.columns, slots.log_phi_t, slots.node, slots.slot_of
+    log_phi_t, node, slot_of = slots.log_phi_t, slots.node, slots.slot_of
     m = slot_of.shape[0] // 2 + 1
     row = scratch.merged
-    forget_merged(slots.leaves, slot_of)
+    forget_merged(slots.sparse, slot_of)
     for number in range(done[0], done[1]):
         a = _next_pair(model, slots, blocks, partners, queue, scratch)
         if a < 0:
@@ -294,8 +319,9 @@ def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, nod
         merges[number, 1] = max(node[a], node[b])
         slot_of[node[a]] = -1
         slot_of[node[b]] = -1
-        for s in range(columns.shape[0]):
-            row[s] = columns[s, a] + columns[s, b]
+        row[:] = 0.0
+        for merging in (a, b):
+            _add_statistics(slots, merging, row)
         joined = log_phi_h(model, row)
         log_apart = log_phi_t[a] + log_phi_t[b]
         for leaving in (max(a, b), min(a, b)):
@@ -303,8 +329,12 @@ def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, nod
         if slots.rest[1] == node.shape[0]:
             _pack(slots, blocks, partners)
         slot = slots.rest[1]
-        for s in range(columns.shape[0]):
-            columns[s, slot] = row[s]
+        if slots.columns.shape[1] == 0:
+            put_sparse(slots.sparse, slot, row)
+        else:
+            for s in range(row.shape[0]):
+                slots.columns[s, slot] = row[s]
+        slots.count[slot] = row[0]
         slots.log_own[slot] = log_own_marginal(model, joined, row[0])
         log_phi_t[slot] = log_add(joined, log_apart)
         node_log_phi_h[merged] = joined

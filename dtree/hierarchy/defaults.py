@@ -81,12 +81,13 @@ def choose_model(
     if isinstance(family, Family) or moments is None:
         return search.grown(Model(candidates[0], start_prior)).model
     # One cluster like the data is no start to climb from: it stands beside the others, and takes the place of none.
-    blob = [search.grown(Model(kind.defaults(moments, ONE_BLOB), start_prior))] if kind.needs_covariance else []
-    best = search.ranked(Model(candidate, start_prior) for candidate in candidates)[:_SHARES_TAKEN_UP]
+    blob = [kind.defaults(moments, ONE_BLOB)] if kind.needs_covariance else []
+    found = search.all_grown([Model(candidate, start_prior) for candidate in candidates + blob])
+    best, blobs = _best_first(found[: len(candidates)])[:_SHARES_TAKEN_UP], found[len(candidates) :]
     matrix = candidates[0].n_features if candidates[0].needs_covariance else 0
     if moments.rows > _FEW_ROWS * matrix:
         best = search.climbed(best)
-    return max(best + blob, key=lambda fit: fit.score).model
+    return max(best + blobs, key=lambda fit: fit.score).model
 
 
 def _subsample(n: int, d: int, cubic: bool, seed: int) -> np.ndarray:
@@ -101,12 +102,21 @@ def _subsample(n: int, d: int, cubic: bool, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,))).choice(n, limit, replace=False))
 
 
+def _threads() -> ThreadPoolExecutor:
+    """One for every core: kernels let other threads run."""
+    return ThreadPoolExecutor(min(len(_SHARES), os.cpu_count() or 1))
+
+
 class _Fit(NamedTuple):
     score: float  # the bound of the tree, with the hyperprior of what was learned of the prior
     model: Model
     tree: Tree
     statistics: np.ndarray  # (2m-1, s) of its nodes
     over: bool = False  # whether it rises no more
+
+
+def _best_first(fits: Iterable[_Fit]) -> list[_Fit]:
+    return sorted(fits, key=lambda fit: -fit.score)
 
 
 class _Search(NamedTuple):
@@ -117,7 +127,7 @@ class _Search(NamedTuple):
 
     def grown(self, model: Model) -> _Fit:
         """The tree that a model grows, and the prior learned on it."""
-        tree = build_tree(model, self.atoms)
+        tree = build_tree(model, self.atoms, threads=1)  # the other cores grow other trees
         return self.on_tree(model, tree, node_statistics(tree, self.atoms))
 
     def on_tree(self, model: Model, tree: Tree, statistics: np.ndarray) -> _Fit:
@@ -128,19 +138,19 @@ class _Search(NamedTuple):
         tree = tree.with_potentials(model.log_phi_h(statistics))
         return _Fit(log_bound(tree, model, float(model.counts(statistics)[-1])), model, tree, statistics)
 
-    def ranked(self, models: Iterable[Model]) -> list[_Fit]:
-        """Every model with a tree of its own, best first."""
-        found = []
-        for done, model in enumerate(models):
-            report("choosing the scale", done, len(_SHARES) + _SHARES_TAKEN_UP)
-            found.append(self.grown(model))
-        return sorted(found, key=lambda fit: -fit.score)
+    def all_grown(self, models: list[Model]) -> list[_Fit]:
+        """Every model with a tree of its own."""
+        found: list[_Fit] = []
+        with _threads() as pool:
+            for fit in pool.map(self.grown, models):
+                found.append(fit)
+                report("choosing the scale", len(found), len(models) + _SHARES_TAKEN_UP)
+        return found
 
     def climbed(self, starts: list[_Fit]) -> list[_Fit]:
         """One round for every start, then the best of them to the end."""
-        report("choosing the scale", len(_SHARES), len(_SHARES) + _SHARES_TAKEN_UP)
-        with ThreadPoolExecutor(min(_SHARES_TAKEN_UP, os.cpu_count() or 1)) as pool:  # kernels let other threads run
-            risen = sorted(pool.map(self._risen, starts), key=lambda fit: -fit.score)
+        with _threads() as pool:
+            risen = _best_first(pool.map(self._risen, starts))
             return list(pool.map(self._to_the_end, risen[:_CLIMBS_FINISHED]))
 
     def _to_the_end(self, fit: _Fit) -> _Fit:

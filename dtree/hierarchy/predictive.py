@@ -85,11 +85,19 @@ def by_blocks(function: Callable[[Any], np.ndarray], X: Any) -> np.ndarray:
 
 
 def log_mixture_density(
-    family: Family, X: Any, statistics: np.ndarray, log_weights: np.ndarray, log_new: float
+    family: Family,
+    X: Any,
+    statistics: np.ndarray,
+    log_weights: np.ndarray,
+    log_new: float,
+    best: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Log density (n,) of rows X under weighted clusters (k, s) and a new one with weight exp(log_new)."""
+    """Log density (n,) of rows X under weighted clusters (k, s) and a new one with weight exp(log_new).
+
+    `best` (n,) int64 is filled with the most probable cluster, the new one left out; see `log_mixture_of`.
+    """
     everything = np.vstack([statistics, np.zeros((1, statistics.shape[1]))])
-    return log_mixture_of(family, X, everything, np.append(log_weights, log_new))
+    return log_mixture_of(family, X, everything, np.append(log_weights, log_new), best=best)
 
 
 def log_membership(family: Family, X: Any, statistics: np.ndarray, log_sizes: np.ndarray) -> np.ndarray:

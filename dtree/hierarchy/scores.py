@@ -39,10 +39,10 @@ def log_own_marginals(model, log_phi_h, counts):
 
 
 @kernel(counted=False)
-def turn_into_scores(model, columns, log_phi_t, row, log_phi_t_row, start, stop, out):
-    """Turn the log marginals of `row` (s,) joined with column j into log d, on the tie grid, start <= j < stop."""
+def turn_into_scores(model, counts, log_phi_t, own_count, log_phi_t_row, start, stop, out):
+    """Turn the log marginals of a row joined with column j into log d, on the tie grid, start <= j < stop."""
     for j in range(start, stop):
-        count = (row[0] + columns[0, j]) * model.per_count
+        count = (own_count + counts[j]) * model.per_count
         out[j] = on_tie_grid(log_phi_t_row + log_phi_t[j] - out[j] - log_kappa(model.prior, count))
 
 
@@ -50,4 +50,4 @@ def turn_into_scores(model, columns, log_phi_t, row, log_phi_t_row, start, stop,
 def score_against(model, columns, log_own, log_phi_t, row, log_phi_t_row, start, stop, out):
     """out[j] = log d of `row` (s,) with column j, on the tie grid, start <= j < stop; log_own are their marginals."""
     log_marginal_joined(model.family, columns, log_own, row, start, stop, out)
-    turn_into_scores(model, columns, log_phi_t, row, log_phi_t_row, start, stop, out)
+    turn_into_scores(model, columns[0], log_phi_t, row[0], log_phi_t_row, start, stop, out)

@@ -245,9 +245,16 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
 
     def predict(self, fitted: Fitted, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         rows = used_columns(rows, fitted.columns)
-        best = Scorer(fitted.model, fitted.statistics).assign(rows).best
-        weights, new = log_weights(fitted.model, fitted.statistics)
-        density = log_mixture_density(fitted.model.family, rows, fitted.statistics, weights, new)
+        model, statistics = fitted.model, fitted.statistics
+        best = np.full(rows.shape[0], -1)
+        # A whole row joins the cluster that it is most probably of: one look at the clusters gives both answers.
+        one_look = model.coarsening == 1.0 and getattr(model.family, "step", None) is None
+        density = log_mixture_density(
+            model.family, rows, statistics, *log_weights(model, statistics), best if one_look else None
+        )
+        left = np.flatnonzero(best < 0)
+        if left.size:
+            best[left] = Scorer(model, statistics).assign(rows[left]).best
         return fitted.leaf_clusters[best], density
 
     def facts(self, fitted: Fitted, row_leaf: np.ndarray | None) -> Facts:

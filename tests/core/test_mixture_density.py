@@ -78,3 +78,27 @@ def test_exponential_and_logarithm_of_lanes():
     assert out == pytest.approx(np.exp(np.maximum(x, -700.0)), rel=5e-16)
     log_of_lanes(-x[1:2] + np.exp(x), bits, out)
     assert out == pytest.approx(np.log(-x[1] + np.exp(x)), rel=5e-16)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_most_probable_cluster_or_none_where_rounding_would_decide(name):
+    family = FAMILIES[name]
+    X, statistics, log_weights = _mixture(family)
+    statistics[2], log_weights[2] = statistics[1], log_weights[1]  # the same cluster twice
+    best = np.empty(X.shape[0], dtype=np.int64)
+    log_mixture_of(family, X, statistics, log_weights, best=best)
+    expected = (family.log_predictive_of(X, statistics[:-1]) + log_weights[:-1]).argmax(axis=1)
+    twice = np.isin(expected, [1, 2])
+    assert 0 < twice.sum() < 0.5 * X.shape[0]
+    assert np.array_equal(best, np.where(twice, -1, expected))
+    X[3, 1] = np.nan  # no shortcut
+    log_mixture_of(family, X, statistics, log_weights, best=best)
+    assert np.all(best == -1)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_no_cluster_is_told_for_a_row_that_is_too_far_away():
+    X, *mixture = _mixture(FAMILIES["full"])
+    X[5], best = 1e200, np.empty(X.shape[0], dtype=np.int64)
+    log_mixture_of(FAMILIES["full"], X, *mixture, best=best)
+    assert np.flatnonzero(best < 0).tolist() == [5]

@@ -22,6 +22,7 @@ from dtree.engine.pairs import leaves_task, merge_on_workers, tree_on_workers, t
 from dtree.engine.predict import predict_into
 from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.greedy import merge_clusters, sum_by_label
+from dtree.kmeans.scoring import Scorer
 from dtree.methods.bayes_kmeans import BayesKMeans, BayesKMeansBHC
 from dtree.methods.settings import checked
 from dtree.runs.run import Run
@@ -122,6 +123,16 @@ def test_predict(reference, tmp_path, client):
     assert np.allclose(log_density, model.score_samples(rows()), atol=1e-9)
     with pytest.raises(ValueError, match="columns"):
         predict_into(reference / "run", rows(d=2), tmp_path / "q.zarr")
+
+
+@pytest.mark.parametrize("family", ["gaussian", "gaussian-diag"])
+@pytest.mark.parametrize("coarsening", [1.0, 0.6])
+def test_labels_of_one_look_are_those_of_an_assignment(family, coarsening):
+    run = fit(rows(600), family=family, coarsening=coarsening, tree=False)
+    found, X = run.fitted(BayesKMeans.Fitted), 2.0 * rows(4000, seed=0)  # between the clusters
+    labels, _ = BayesKMeans().predict(found, X)
+    assert np.array_equal(labels, found.leaf_clusters[Scorer(found.model, found.statistics).assign(X).best])
+    assert np.unique(labels).size > 4
 
 
 def test_bad_rows_are_named_from_a_worker(tmp_path, client):

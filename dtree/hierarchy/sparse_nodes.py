@@ -1,0 +1,112 @@
+"""Nodes that are mostly zeros, kept as lists of what is not zero.
+
+Leaves have a list for each value of each statistic. A merged node of word counts uses many words, a leaf few, and few
+leaves use a word: going through the lists of the words that a row uses, a score needs as many steps as the words that
+both use, and most pairs are with leaves. Leaves with as many of a word gain the same by it, so that is looked up once
+for all of them. A merged node has one list, of its statistics.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dtree.core.jit import kernel
+from dtree.core.model import CompiledModel
+from dtree.core.verbs import verb
+
+_LARGEST_DENSITY = 0.3  # share of values that are not zero; with more, runs through contiguous memory are as fast
+
+
+class SparseNodes(NamedTuple):
+    """m leaves as rows and as r lists, and room for p merged nodes; none of all this where nodes are not sparse.
+
+    The lists of statistic c are first[c] .. first[c + 1] - 1. Leaves for which it is value[i] are
+    leaf[start[i]] .. leaf[stop[i] - 1], increasing. Merged node i has held[i] statistics which[i] of size what[i].
+    """
+
+    rows: np.ndarray  # (m, s) statistics of leaves
+    first: np.ndarray  # (s+1,)
+    value: np.ndarray  # (r,)
+    start: np.ndarray  # (r,)
+    stop: np.ndarray  # (r,)
+    leaf: np.ndarray  # (z,)
+    held: np.ndarray  # (p,)
+    which: np.ndarray  # (p, s) increasing; memory that is never filled is never taken
+    what: np.ndarray  # (p, s)
+
+
+@kernel(counted=False)
+def _nothing_kept(family, sparse, nodes, log_own, row, start, stop, out):
+    pass
+
+
+@verb(_nothing_kept)
+def log_marginal_sparse(
+    family: Any, sparse: Any, nodes: Any, log_own: Any, row: Any, start: int, stop: int, out: Any
+) -> None:
+    """`log_marginal_joined` of `row` with the nodes in slots start .. stop - 1, all leaves or all merged.
+
+    Slots of leaves are those below m, the leaf there is nodes[slot]; merged node i is in slot m + i.
+    """
+
+
+def sparse_nodes(compiled: CompiledModel, atoms: np.ndarray) -> SparseNodes:
+    """The atoms (m, s) as sparse leaves, when the family can use them and they are; else nothing."""
+    m, s = atoms.shape
+    atoms = atoms[: m if type(compiled.family) in log_marginal_sparse.implementations else 0]
+    if np.count_nonzero(atoms) > _LARGEST_DENSITY * atoms.size:
+        atoms = atoms[:0]
+    leaf, column = np.nonzero(atoms)
+    value = atoms[leaf, column]
+    order = np.lexsort((leaf, value, column))
+    leaf, column, value = leaf[order].astype(np.int32), column[order], value[order]
+    start = np.flatnonzero(np.diff(column, prepend=-1) | (np.diff(value, prepend=0.0) != 0.0))
+    first, stop = np.searchsorted(column[start], np.arange(s + 1)), np.append(start, leaf.size)[1:]
+    room = atoms.shape[0] // 2 + 1  # every merged node holds two leaves; one more before these have left
+    which, what = np.empty((room, s), dtype=np.int32), np.empty((room, s))
+    return SparseNodes(atoms, first, value[start], start, stop, leaf, np.zeros(room, dtype=np.int64), which, what)
+
+
+@kernel(counted=False)
+def forget_merged(sparse, slot_of):
+    """Take leaves that are merged, and have no slot, out of the lists."""
+    for i in range(sparse.start.shape[0]):
+        end = sparse.start[i]
+        for at in range(sparse.start[i], sparse.stop[i]):
+            if slot_of[sparse.leaf[at]] >= 0:
+                sparse.leaf[end] = sparse.leaf[at]
+                end += 1
+        sparse.stop[i] = end
+
+
+@kernel(counted=False)
+def add_sparse(sparse, slot, leaf, row):
+    """Add the statistics of the node in a slot, which is this leaf if it is one, to row (s,)."""
+    i = slot - sparse.rows.shape[0]
+    if i < 0:
+        for c in range(row.shape[0]):
+            row[c] += sparse.rows[leaf, c]
+    else:
+        for at in range(sparse.held[i]):
+            row[sparse.which[i, at]] += sparse.what[i, at]
+
+
+@kernel(counted=False)
+def put_sparse(sparse, slot, row):
+    """Keep row (s,) as the merged node in a slot."""
+    i, held = slot - sparse.rows.shape[0], 0
+    for c in range(row.shape[0]):
+        if row[c] != 0.0:
+            sparse.which[i, held], sparse.what[i, held] = c, row[c]
+            held += 1
+    sparse.held[i] = held
+
+
+@kernel(counted=False)
+def move_sparse(sparse, source, target):
+    """Move a merged node to another slot; leaves stay where they are, whatever their slot."""
+    i, to = source - sparse.rows.shape[0], target - sparse.rows.shape[0]
+    if i >= 0:
+        for at in range(sparse.held[i]):
+            sparse.which[to, at], sparse.what[to, at] = sparse.which[i, at], sparse.what[i, at]
+        sparse.held[to] = sparse.held[i]
