@@ -180,9 +180,9 @@ def test_predict_writes_labels_and_log_densities(folder: Path, tmp_path: Path, e
     data = nested_creatures(180)
     frame = pandas.DataFrame(data.X, columns=data.feature_names)
     if ending == "csv":
-        table = pandas.read_csv(path)
+        table = pandas.read_csv(path, dtype=str)  # of numbers pandas 2 reads the last bit wrong
         assert table["row"].tolist() == data.row_names
-        found = {name: table[name].to_numpy() for name in ("label", "log_density")}
+        found = {name: table[name].to_numpy(dtype=float) for name in ("label", "log_density")}
     else:
         loaded = np.load(path, allow_pickle=False)
         found = {name: loaded[name] for name in ("label", "log_density")}
@@ -191,7 +191,8 @@ def test_predict_writes_labels_and_log_densities(folder: Path, tmp_path: Path, e
 
 
 def test_predict_finds_the_columns_by_name(folder: Path, tmp_path: Path) -> None:
-    shuffled = pandas.read_csv(folder / "dtree-demo.csv")[["kind", "speed", "weight", "row", "lifespan", "length"]]
+    written = pandas.read_csv(folder / "dtree-demo.csv", dtype=str)
+    shuffled = written[["kind", "speed", "weight", "row", "lifespan", "length"]]
     shuffled.assign(extra=1.0).to_csv(tmp_path / "shuffled.csv", index=False)
     for name, data in (("a", folder / "dtree-demo.csv"), ("b", tmp_path / "shuffled.csv")):
         _run(
@@ -228,7 +229,7 @@ def test_export(folder: Path, tmp_path: Path) -> None:
     assert pandas.read_csv(tmp_path / "a.csv")["label"].tolist() == model.labels_.tolist()
     assert "<svg" in (tmp_path / "a.svg").read_text()
     _run("export", f"{folder}/dtree-demo.zarr", "--linkage", f"{tmp_path}/b.csv")
-    np.testing.assert_array_equal(pandas.read_csv(tmp_path / "b.csv").to_numpy(), model.linkage_)
+    np.testing.assert_array_equal(pandas.read_csv(tmp_path / "b.csv", dtype=str).to_numpy(dtype=float), model.linkage_)
 
 
 def test_the_demo_works_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

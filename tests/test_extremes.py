@@ -152,3 +152,12 @@ def test_two_heavy_rows_do_not_round_a_scale_to_nothing(weight: float) -> None:
     given = [weight, np.floor(1.2 * weight)]
     model = dtree.TreeClustering(max_iter=1, random_state=310).fit([first, second], sample_weight=given)
     assert np.all(np.isfinite(model.score_samples([first, second])))
+
+
+@pytest.mark.parametrize("estimator", [dtree.BHC, dtree.BayesKMeans, dtree.BayesKMeansBHC, dtree.IncrementalBHC])
+def test_weights_that_round_off_more_than_a_cluster_spreads_are_refused(estimator: type) -> None:
+    rows = np.repeat([[0.43, -0.76, -1.82, 0.09], [-0.18, -0.14, -1.23, -0.23]], [9, 6], axis=0)
+    weight = np.full(15, 1e10)
+    weight[2] = 1.2e11
+    with pytest.raises(ValueError, match="rounding drowns the spread of a cluster"):
+        estimator("gaussian").fit(rows, sample_weight=weight)

@@ -134,7 +134,10 @@ def numbers_in(texts: Sequence[str]) -> np.ndarray:
     if not len(texts):
         return np.empty(0)
     plain = pandas.Series(list(texts), dtype=object)
-    return pandas.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64)
+    numbers = pandas.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64).copy()
+    there = ~np.isnan(numbers)
+    numbers[there] = plain[there].astype(np.float64)  # before pandas 3 the last bit of the others may be wrong
+    return numbers
 
 
 def dates_in(texts: Sequence[str]) -> np.ndarray | None:

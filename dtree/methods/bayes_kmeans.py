@@ -32,6 +32,7 @@ from dtree.methods.fitted_checks import check_columns, check_statistics, check_t
 from dtree.methods.passes_facts import table_of_passes, traces_of_passes
 from dtree.methods.settings import AUTO, COARSENING, CUT, FAMILY, PRIOR, option
 from dtree.methods.survey import fingerprint, resolved, survey_of
+from dtree.methods.whole_rows import require_spread_above_rounding
 
 _STILL_RISING = (
     "not converged: the objective was still rising after the last pass; fit again with a larger --max-iter or "
@@ -216,6 +217,7 @@ class BayesKMeans(Method, Settings=Settings, Prepared=Prepared, State=State, Fit
 
     def _prepare_weighted(self, job: Job, meant: Resolved, mark: str, weight: np.ndarray) -> Prepared:
         settings, columns, with_covariance = job.settings, meant.columns, family_type(meant.family).needs_covariance
+        require_spread_above_rounding(weight, meant.family)
         held = np.flatnonzero(weight > 0)
         rows = used_columns(job.source.load(), columns)[held]
         moments = moments_of(rows, with_covariance, weight[held], meant.kinds)

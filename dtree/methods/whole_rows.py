@@ -51,17 +51,23 @@ def look_at(job: Job, family: str | Family, prior: str | Prior, coarsening: floa
     if weight is not None and held.shape[0] < job.n:
         rows, weight = rows[held], weight[held]
     family, columns, kinds = resolve(family, kinds_of(job.source), *limits(rows), has_holes(rows))
-    if weight is not None and family_type(family).value_kind == "real" and weight.sum() > MOST_REAL_ROWS:
-        raise ValueError(
-            f"sample_weight adds up to {weight.sum():g}: beyond {MOST_REAL_ROWS:g} rounding drowns the spread of a "
-            "cluster, so divide all weights by a number"
-        )
+    if weight is not None:
+        require_spread_above_rounding(weight, family)
     rows = used_columns(rows, columns)
     if isinstance(family, Family) and family.n_features != rows.shape[1]:
         raise ValueError(f"the family has {family.n_features} features but X has {rows.shape[1]} columns")
     # The scale is chosen without coarsening: under a power below 1 the bound prefers degenerate scales.
     chosen = choose_model(rows, family, prior, weight, kinds=kinds)
     return Whole(rows, weight, held, columns, mark, Model(chosen.family, chosen.prior, coarsening))
+
+
+def require_spread_above_rounding(weight: np.ndarray, family: str | Family) -> None:
+    """Refuse weights (n,) of so many rows that what sums of squares round off is more than a cluster's spread."""
+    if family_type(family).value_kind == "real" and weight.sum() > MOST_REAL_ROWS:
+        raise ValueError(
+            f"sample_weight adds up to {weight.sum():g}: beyond {MOST_REAL_ROWS:g} rounding drowns the spread of a "
+            "cluster, so divide all weights by a number"
+        )
 
 
 def limits(rows: Any) -> tuple[np.ndarray, np.ndarray]:

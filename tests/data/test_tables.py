@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from dtree.data import Source, open_source
+from dtree.data.cells import numbers_in
 from tests.data.people import (
     FORMS,
     KINDS,
@@ -223,3 +224,10 @@ def test_what_is_said_about_columns_holds(tmp_path: Path) -> None:
     assert source.left_out == (("id", "you said so"),)
     frame = pd.DataFrame({"a": [1.5, 2.0, 1.5]})
     assert open_source(frame, columns={"a": "category"}).kinds[0].levels == ("1.5", "2")
+
+
+def test_numbers_among_words_keep_every_bit() -> None:
+    """pandas 2 rounds the last one of a third of them."""
+    values = np.random.default_rng(0).normal(size=300)
+    found = numbers_in([*map(repr, values.tolist()), "none"])
+    np.testing.assert_array_equal(found, [*values, np.nan])
