@@ -16,7 +16,8 @@ be made to depend on a version: an empty one says that nobody works on the run.
 
 import errno
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -29,7 +30,7 @@ from dtree.runs.codec import encode
 from dtree.runs.commit import room_on_disk
 from dtree.runs.header import Header
 from dtree.runs.zarr_store import GROUP, LEASE, ZarrStore
-from dtree.storage.ahead import read_ahead
+from dtree.storage.ahead import begin, beside, taken, waiting
 from dtree.storage.failures import StoreFailure
 from dtree.storage.remote import RemotePath
 
@@ -43,9 +44,10 @@ class BucketStore(ZarrStore):
         super().__init__(path)
         self._written: set[str] = set()  # records that this process has committed
         self._groups: set[str] = set()  # and groups that it has made for them
+        self._rest: Future[None] | None = None  # what is done beside
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_written": set(), "_groups": set()}
+        return {**self.__dict__, "_written": set(), "_groups": set(), "_rest": None}
 
     def _room(self) -> AbstractContextManager[None]:
         return room_on_disk(self.location)
@@ -56,8 +58,9 @@ class BucketStore(ZarrStore):
 
     # Records --------------------------------------------------------------------------------------------------------
 
-    def put(self, name: str, record: Any) -> None:
+    def put(self, name: str, record: Any, then: Callable[[], None] | None = None) -> None:
         """Send the arrays, then the object that makes them a record unless there is one."""
+        self.settle()
         final = self.path / name
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
@@ -68,9 +71,23 @@ class BucketStore(ZarrStore):
         document = group_document(sealed({"value": value, "arrays": listing, "under": mine}))
         self.path.objects.put_if((final / "zarr.json").key, document, None)
         self._written.add(name)
-        self._sweep(final)
-        if final.name.startswith("gen-"):
-            (final.parent / _NEWEST).write_bytes(final.name.encode())
+
+        def rest() -> None:
+            self._sweep(final)
+            if final.name.startswith("gen-"):
+                (final.parent / _NEWEST).write_bytes(final.name.encode())
+            if then is not None:
+                then()
+
+        if then is None:
+            rest()
+        else:
+            self._rest = beside(rest)
+
+    def settle(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            rest.result()
 
     def _sweep(self, final: RemotePath) -> None:
         """Forget what other writers of a record sent, or we in vain, that did not become it."""
@@ -85,7 +102,7 @@ class BucketStore(ZarrStore):
         """Records, and folders with records, right below a name."""
         folders, _ = self.path.objects.children((self.path / under).key)
         found = {f"{under}/{folder}" for folder in folders if not folder.startswith(".")}
-        found |= {name for name in self._written if name.rpartition("/")[0] == under} | self._newest(under)
+        found |= {name for name in [*self._written] if name.rpartition("/")[0] == under} | self._newest(under)
         names = sorted(found)
         return [name for name, there in zip(names, side_by_side(self.path, self.has, names)) if there]
 
@@ -102,8 +119,9 @@ class BucketStore(ZarrStore):
 
     def drop(self, name: str) -> None:
         """Away at once, then deleted."""
-        self._written = {known for known in self._written if known != name and not known.startswith(f"{name}/")}
-        self._groups.clear()
+        key = (self.path / name).key
+        for known, gone in ((self._written, name), (self._groups, key)):  # in place: it may be done beside
+            known -= {one for one in [*known] if one == gone or one.startswith(f"{gone}/")}
         (self.path / name / "zarr.json").unlink()
         (self.path / name).remove()
 
@@ -161,12 +179,28 @@ class BucketStore(ZarrStore):
     # Arrays, header, results ----------------------------------------------------------------------------------------
 
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Rows start..stop-1; the next ones meanwhile, of an array that this store has made."""
-        mark, read = self._marks.get(name), partial(super().read_rows, name)
-        if mark is None:
-            return read(start, stop)
-        rows: np.ndarray = read_ahead(mark, read, start, stop, self._opened(name, "r").shape[0])
+        rows: np.ndarray = taken(self._marks.get(name), partial(super().read_rows, name), start, stop)
         return rows
+
+    def ahead(self, name: str, start: int, stop: int) -> None:
+        if name in self._marks:
+            begin(self._marks[name], partial(super().read_rows, name), start, stop)
+
+    def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
+        """While the store answers, the next task may begin; this one ends when the rows are there."""
+        waiting.stand_aside()
+        super().write_rows(name, start, values)
+
+    def _make_array(self, path: RemotePath, **how: Any) -> bytes:
+        """One put. What another sitting left is written anew: every file of such an array is, before it is read."""
+        import zarr
+        from zarr.storage import MemoryStore
+
+        made = MemoryStore()
+        zarr.create_array(made, **how)
+        metadata = made._store_dict["zarr.json"].to_bytes()
+        (path / "zarr.json").write_bytes(metadata)
+        return metadata
 
     def flush_rows(self, name: str) -> None:
         """What was put is kept."""
@@ -177,6 +211,7 @@ class BucketStore(ZarrStore):
 
     def put_results(self, record: Any) -> tuple[Any, dict[str, Any]]:
         """The arrays of a fitted record, to be listed in the header; returns JSON and listing."""
+        self.settle()
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
         files, listing = files_of_arrays(arrays)

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class FolderStore(ZarrStore):
 
     # Records --------------------------------------------------------------------------------------------------------
 
-    def put(self, name: str, record: Any) -> None:
+    def put(self, name: str, record: Any, then: Callable[[], None] | None = None) -> None:
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
         final = self.path / name
@@ -53,6 +53,8 @@ class FolderStore(ZarrStore):
             self._make_groups(final.parent)
             with folder_in_place(final, "keep") as partial:
                 write_group(partial, arrays, {"value": value})
+        if then is not None:
+            then()
 
     def names(self, under: str) -> list[str]:
         folder = self.path / under

@@ -1,5 +1,6 @@
 """A run that lives in the memory of this process: the same verbs, nothing written."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,8 +22,13 @@ class MemoryStore:
         self.header: Header | None = None
         self.results: Any = None
 
-    def put(self, name: str, record: Any) -> None:
+    def put(self, name: str, record: Any, then: Callable[[], None] | None = None) -> None:
         self.records[name] = record
+        if then is not None:
+            then()
+
+    def settle(self) -> None:
+        """Nothing is done beside."""
 
     def get(self, name: str, kind: type[Kind]) -> Kind:
         return self.records[name]
@@ -59,6 +65,9 @@ class MemoryStore:
 
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
         return self.rows[name][start:stop]
+
+    def ahead(self, name: str, start: int, stop: int) -> None:
+        """They are here."""
 
     def flush_rows(self, name: str) -> None:
         """Memory has no disk behind it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import product
 from typing import Any, Self, TypeVar
 
@@ -94,9 +95,23 @@ class Run:
 
     def commit(self, number: int, state: Any, keep: Iterable[int] = ()) -> None:
         """Make the state after a step permanent; then forget all but the newest two and those in `keep`."""
-        self.store.put(f"checkpoints/gen-{number:08d}", state)
-        for old in set(self.checkpoints()) - {number, number - 1, *keep}:
-            self.forget(old)
+
+        def forget_others() -> None:
+            for old in set(self.checkpoints()) - {number, number - 1, *keep}:
+                self.forget(old)
+
+        self.store.put(f"checkpoints/gen-{number:08d}", state, forget_others)
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """A block in which steps are committed; nothing of it is still being done when it ends."""
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):  # what ended the block says more
+                self.store.settle()
+            raise
+        self.store.settle()
 
     def forget(self, number: int) -> None:
         """Drop the checkpoint after a step, and the labels that belong to it."""
