@@ -361,8 +361,7 @@ def _stepped(job: Job, run: Run, workers: Here, sitting: Sitting) -> Any:
             break
         with sitting.doing(f"{'pass' if method.in_passes else 'step'} {state.number + 1}", workers):
             state = method.step(job, workers, state)
-        sitting.go_on()
-        run.commit(state.number, state, method.keep(state))
+        run.commit(state.number, state, method.keep(state), sitting.go_on)
         event = method.told(state)
         if event is not None:
             tell(event)

@@ -17,7 +17,7 @@ be made to depend on a version: an empty one says that nobody works on the run.
 import errno
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from dtree.runs.arrays import HEADER, files_of_arrays, group_document, read_meta
 from dtree.runs.codec import encode
 from dtree.runs.commit import room_on_disk
 from dtree.runs.header import Header
+from dtree.runs.store import nothing
 from dtree.runs.zarr_store import GROUP, LEASE, ZarrStore
 from dtree.storage.ahead import begin, beside, taken, waiting
 from dtree.storage.failures import StoreFailure
@@ -44,10 +45,10 @@ class BucketStore(ZarrStore):
         super().__init__(path)
         self._written: set[str] = set()  # records that this process has committed
         self._groups: set[str] = set()  # and groups that it has made for them
-        self._rest: Future[None] | None = None  # what is done beside
+        self._beside: list[Future[None]] = []  # what is done meanwhile
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_written": set(), "_groups": set(), "_rest": None}
+        return {**self.__dict__, "_written": set(), "_groups": set(), "_beside": []}
 
     def _room(self) -> AbstractContextManager[None]:
         return room_on_disk(self.location)
@@ -58,8 +59,10 @@ class BucketStore(ZarrStore):
 
     # Records --------------------------------------------------------------------------------------------------------
 
-    def put(self, name: str, record: Any, then: Callable[[], None] | None = None) -> None:
-        """Send the arrays, then the object that makes them a record unless there is one."""
+    def put(
+        self, name: str, record: Any, check: Callable[[], None] = nothing, then: Callable[[], None] = nothing
+    ) -> None:
+        """Send the arrays and check meanwhile, then the object that makes them a record unless there is one."""
         self.settle()
         final = self.path / name
         arrays: dict[str, np.ndarray] = {}
@@ -67,7 +70,9 @@ class BucketStore(ZarrStore):
         files, listing = files_of_arrays(arrays)
         mine = f"w_{uuid.uuid4().hex[:12]}"
         self._make_groups(final.parent)
+        checked = beside(check)
         self._put_together(final / mine, {**files, "zarr.json": GROUP.encode()})
+        checked.result()
         document = group_document(sealed({"value": value, "arrays": listing, "under": mine}))
         self.path.objects.put_if((final / "zarr.json").key, document, None)
         self._written.add(name)
@@ -76,18 +81,18 @@ class BucketStore(ZarrStore):
             self._sweep(final)
             if final.name.startswith("gen-"):
                 (final.parent / _NEWEST).write_bytes(final.name.encode())
-            if then is not None:
-                then()
+            then()
 
-        if then is None:
+        if then is nothing:
             rest()
         else:
-            self._rest = beside(rest)
+            self._beside.append(beside(rest))
 
     def settle(self) -> None:
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            rest.result()
+        done, self._beside = self._beside, []
+        wait(done)
+        for one in done:
+            one.result()
 
     def _sweep(self, final: RemotePath) -> None:
         """Forget what other writers of a record sent, or we in vain, that did not become it."""
@@ -127,6 +132,7 @@ class BucketStore(ZarrStore):
 
     def make_group(self) -> None:
         """Make the place itself a plain zarr group."""
+        self.settle()
         (self.path / "zarr.json").write_text(GROUP)
 
     def _make_groups(self, folder: RemotePath) -> None:
@@ -199,11 +205,12 @@ class BucketStore(ZarrStore):
         made = MemoryStore()
         zarr.create_array(made, **how)
         metadata = made._store_dict["zarr.json"].to_bytes()
-        (path / "zarr.json").write_bytes(metadata)
+        self._beside.append(beside(lambda: (path / "zarr.json").write_bytes(metadata)))
         return metadata
 
     def flush_rows(self, name: str) -> None:
         """What was put is kept."""
+        self.settle()
 
     def write_header(self, header: Header) -> None:
         """Replaced in one step."""
@@ -231,6 +238,8 @@ class BucketStore(ZarrStore):
 
     def clear(self) -> None:
         """Forget everything but the lease."""
+        with suppress(OSError):
+            self.settle()
         (self.path / "zarr.json").unlink()
         keys = [found.key for found in self.path.objects.below(self.path.key)]
         self.path.objects.delete(*(key for key in keys if key != (self.path / LEASE).key))
@@ -239,6 +248,8 @@ class BucketStore(ZarrStore):
 
     def remove(self) -> None:
         """Forget everything."""
+        with suppress(OSError):
+            self.settle()
         (self.path / "zarr.json").unlink()
         self.path.remove()
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dtree.runs.header import Header
+from dtree.runs.store import nothing
 
 Kind = TypeVar("Kind")
 
@@ -22,10 +23,12 @@ class MemoryStore:
         self.header: Header | None = None
         self.results: Any = None
 
-    def put(self, name: str, record: Any, then: Callable[[], None] | None = None) -> None:
+    def put(
+        self, name: str, record: Any, check: Callable[[], None] = nothing, then: Callable[[], None] = nothing
+    ) -> None:
+        check()
         self.records[name] = record
-        if then is not None:
-            then()
+        then()
 
     def settle(self) -> None:
         """Nothing is done beside."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import product
 from typing import Any, Self, TypeVar
@@ -19,7 +19,7 @@ from dtree.runs.header import Header
 from dtree.runs.kept import store_at, store_in_place
 from dtree.runs.lease import leased, refuse_held
 from dtree.runs.memory import MemoryStore
-from dtree.runs.store import Store
+from dtree.runs.store import Store, nothing
 from dtree.storage.places import Place, is_remote, located
 
 Kind = TypeVar("Kind")
@@ -93,14 +93,15 @@ class Run:
         """The steps that have a checkpoint, in order."""
         return [int(name[-8:]) for name in self.store.names("checkpoints") if _CHECKPOINT.fullmatch(name)]
 
-    def commit(self, number: int, state: Any, keep: Iterable[int] = ()) -> None:
-        """Make the state after a step permanent; then forget all but the newest two and those in `keep`."""
+    def commit(self, number: int, state: Any, keep: Iterable[int] = (), check: Callable[[], None] = nothing) -> None:
+        """Make the state after a step permanent, if `check()` raises nothing; then forget all but the newest two and
+        those in `keep`."""
 
         def forget_others() -> None:
             for old in set(self.checkpoints()) - {number, number - 1, *keep}:
                 self.forget(old)
 
-        self.store.put(f"checkpoints/gen-{number:08d}", state, forget_others)
+        self.store.put(f"checkpoints/gen-{number:08d}", state, check, forget_others)
 
     @contextmanager
     def settling(self) -> Iterator[None]:

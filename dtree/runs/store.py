@@ -6,8 +6,8 @@ two keep the same zarr group (`zarr_store`); `kept.store_at(name)` makes one.
 
 | verb | what it does |
 | --- | --- |
-| `put(name, record, then)` | keep a record under a name such as `checkpoints/gen-00000003`: there whole or not at all |
-| | `then()` can wait: it is done beside what follows, where an answer takes its time |
+| `put(name, record)` | keep a record under a name such as `checkpoints/gen-00000003`: there whole or not at all |
+| `put(..., check, then)` | only if `check()` raises nothing; `then()` can wait, and may be done beside what follows |
 | `settle` | wait for what is done beside, and say what went wrong with it |
 | `get(name, kind)` | the record, checked against its declared type |
 | `check(name)` | ValueError unless the record (without a name: the header) is to the last bit what was written |
@@ -36,13 +36,19 @@ from dtree.runs.header import Header
 Kind = TypeVar("Kind")
 
 
+def nothing() -> None:
+    """Is to be done."""
+
+
 class Store(Protocol):
     """The place of one run."""
 
     location: str  # for sentences: the folder, or "memory"
     in_memory: bool  # whether records are the objects that were put, not copies read from elsewhere
 
-    def put(self, name: str, record: Any, then: Callable[[], None] | None = None) -> None: ...
+    def put(
+        self, name: str, record: Any, check: Callable[[], None] = nothing, then: Callable[[], None] = nothing
+    ) -> None: ...
     def settle(self) -> None: ...
     def get(self, name: str, kind: type[Kind]) -> Kind: ...
     def check(self, name: str = "") -> None: ...
