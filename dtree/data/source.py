@@ -18,7 +18,7 @@ import numpy as np
 from dtree.core.columns import Column, check_columns
 from dtree.core.memory import require_memory
 from dtree.data.sentences import MOST_COLUMNS, MOST_ROWS, listed, one_line
-from dtree.storage.ahead import read_ahead
+from dtree.storage.ahead import begin, taken
 from dtree.storage.failures import StoreFailure
 from dtree.storage.options import StorageOptions, current_options
 from dtree.storage.places import Place, is_address, is_remote, located
@@ -110,10 +110,16 @@ class Source:
             if self.picked not in self.kept:
                 self.kept[self.picked] = self.load()
             return self.kept[self.picked][start:stop]
-        if is_remote(self.path):
-            what = (self.opened, self.shape, self.columns, self.picked)
-            return read_ahead(what, self.read_now, start, stop, self.shape[0])
-        return self.read_now(start, stop)
+        return taken(self._what, self.read_now, start, stop)
+
+    def ahead(self, start: int, stop: int) -> None:
+        """Begin to read rows that will be asked for, where an answer takes its time."""
+        if self._format.BY_RANGES and is_remote(self.path):
+            begin(self._what, self.read_now, start, stop)
+
+    @property
+    def _what(self) -> Any:
+        return self.opened, self.shape, self.columns, self.picked
 
     def read_now(self, start: int, stop: int) -> Any:
         """The same, read by the thread that asks, by ranges."""

@@ -324,7 +324,8 @@ def _to_the_end(job: Job, run: Run, sitting: Sitting) -> Run:
     method, began = job.method, time.monotonic()
     workers = workers_of(sitting.client, getattr(job.settings, "n_jobs", 1))
     with workers.named(f"dtree {method.name}"):
-        state = _stepped(job, run, workers, sitting)
+        with run.settling():
+            state = _stepped(job, run, workers, sitting)
         with room_on_disk(run.location), sitting.doing("the end", workers):
             fitted = method.finish(job, workers, state)
             sitting.go_on()
@@ -360,8 +361,7 @@ def _stepped(job: Job, run: Run, workers: Here, sitting: Sitting) -> Any:
             break
         with sitting.doing(f"{'pass' if method.in_passes else 'step'} {state.number + 1}", workers):
             state = method.step(job, workers, state)
-        sitting.go_on()
-        run.commit(state.number, state, method.keep(state))
+        run.commit(state.number, state, method.keep(state), sitting.go_on)
         event = method.told(state)
         if event is not None:
             tell(event)

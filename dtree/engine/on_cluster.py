@@ -13,6 +13,7 @@ from distributed.client import FutureCancelledError
 from distributed.comm import CommClosedError
 
 from dtree.core.progress import counter
+from dtree.engine.near import Near
 from dtree.engine.pairs import central_task
 from dtree.engine.workers import Here
 from dtree.kmeans.passes import combine_in_tree
@@ -28,6 +29,7 @@ class OnCluster(Here):
     def __init__(self, client: Client) -> None:
         super().__init__()
         self.client = client
+        client.register_plugin(Near())
 
     def named(self, *names: str) -> Any:
         return span(*names)

@@ -13,6 +13,7 @@ from dtree.methods import method_named
 from dtree.methods.fitted_checks import checked_fitted
 from dtree.runs.kept import KeptStore, store_in_place
 from dtree.runs.run import Run
+from dtree.storage.ahead import reads
 from dtree.storage.places import Place, located, remove_tree
 from dtree.variational.threads import available_threads
 
@@ -71,6 +72,7 @@ def _staging(run: Place) -> Iterator[Place]:
         remove_tree(folder)
 
 
+@reads(lambda run, run_id, source, bounds, out: source.ahead(*bounds))
 def predict_task(run: Place, run_id: str, source: Any, bounds: tuple[int, int], out: KeptStore) -> int:
     """Write the labels and log densities of new rows; returns their number."""
     method, fitted = _fitted_once(run, run_id)

@@ -6,6 +6,7 @@ A fit in this process loads no dask: what needs it is in `on_cluster` and `pairs
 import concurrent.futures
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.greedy import Merged, merge_clusters
 from dtree.kmeans.passes import combine_in_tree
 from dtree.methods.contract import NO_STAGE, Arguments, Stage, Task
+from dtree.storage.ahead import look_ahead
 
 
 class Pairs:
@@ -55,8 +57,8 @@ class Here:
 
         def results() -> Iterator[Any]:
             add = counter(stage.name, sum(stage.rows)) if stage.rows else None
-            for number, args in enumerate(arguments):
-                yield task(*args)
+            for number, result in enumerate(_one_by_one(task, arguments)):
+                yield result
                 if add is not None:
                     add(stage.rows[number])
 
@@ -69,7 +71,7 @@ class Here:
     def run(self, task: Task, arguments: Arguments) -> list[Any]:
         """Results of independent tasks, in order."""
         if self.threads == 1 or len(arguments) == 1:
-            return [task(*args) for args in arguments]
+            return list(_one_by_one(task, arguments))
         pool = concurrent.futures.ThreadPoolExecutor(self.threads)
         try:
             return list(pool.map(lambda args: task(*args), arguments))
@@ -104,6 +106,14 @@ class Here:
                         running[pool.submit(task, *args)] = args
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _one_by_one(task: Task, arguments: Arguments) -> Iterator[Any]:
+    """Results of tasks; what the next one reads is asked for before one begins."""
+    for args, following in zip_longest(arguments, arguments[1:]):
+        if following is not None:
+            look_ahead(task, following)
+        yield task(*args)
 
 
 def workers_of(client: Any, threads: int = 1) -> Here:

@@ -33,6 +33,7 @@ from dtree.methods.passes_facts import table_of_passes, traces_of_passes
 from dtree.methods.settings import AUTO, COARSENING, CUT, FAMILY, PRIOR, option
 from dtree.methods.survey import fingerprint, resolved, survey_of
 from dtree.methods.whole_rows import require_spread_above_rounding
+from dtree.storage.ahead import reads
 
 _STILL_RISING = (
     "not converged: the objective was still rising after the last pass; fit again with a larger --max-iter or "
@@ -350,6 +351,7 @@ def _present_labels(job: Job, clusters: passes.ClusterState, number: int, chunk:
         raise ValueError(f"labels of chunk {chunk} name clusters that {run} has not: its folder is damaged") from None
 
 
+@reads(lambda job, number, chunk: job.ahead(chunk, labels_of(number - 1)))
 def assign_task(job: Job, number: int, chunk: int) -> passes.ChunkSums:
     """One chunk's part of pass `number`: score, write raw labels, return sums."""
     clusters, scorer = _scorer(job, number - 1)
@@ -369,6 +371,7 @@ def tree_task(pairs: Any, model: Model, statistics: np.ndarray) -> Tree:
     return pairs.tree(model, statistics)
 
 
+@reads(lambda job, number, chunk: job.ahead(chunk, labels_of(number), rows=False))
 def first_rows_task(job: Job, number: int, chunk: int) -> np.ndarray:
     """The first row (k,) of each cluster of a pass in one chunk, or the number of all rows where there is none."""
     clusters = job.state(number).clusters
@@ -378,6 +381,7 @@ def first_rows_task(job: Job, number: int, chunk: int) -> np.ndarray:
     return first
 
 
+@reads(lambda job, number, chunk, *_: job.ahead(chunk, labels_of(number), rows=False))
 def final_labels_task(job: Job, number: int, chunk: int, rank: np.ndarray, leaf_clusters: np.ndarray) -> np.ndarray:
     """Write the leaves (clusters of a pass, numbered by `rank`) and labels of one chunk; returns the leaves' sizes."""
     leaves = rank[_present_labels(job, job.state(number).clusters, number, chunk)]

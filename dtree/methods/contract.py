@@ -184,6 +184,14 @@ class Job:
             see(self, [look(self, chunk, rows[slice(*self.bounds(chunk))]) for chunk in self.chunks])
         return rows
 
+    def ahead(self, chunk: int, *arrays: str, rows: bool = True) -> None:
+        """Begin to read what a task will ask for: rows of a chunk, and what these arrays have for them."""
+        bounds = self.bounds(chunk)
+        if rows:
+            self.source.ahead(*bounds)
+        for name in arrays:
+            self.store.ahead(name, *bounds)
+
     @property
     def is_seen(self) -> bool:
         """Whether it is known what the rows were like when the run began."""

@@ -18,6 +18,7 @@ from dtree.kmeans.passes import stream
 from dtree.kmeans.scoring import Scorer
 from dtree.methods.bayes_kmeans import labels_of
 from dtree.methods.contract import Job
+from dtree.storage.ahead import reads
 
 _FILTER_STREAM = 16  # a number that no other use of random numbers in the same run has
 _ROWS_PER_BLOCK = 4096  # rows that are held against the clusters of their node at once; bounds the memory of a task
@@ -94,6 +95,7 @@ def split_node(model: Model, sample: Any, whole: bool) -> Split | None:
 # What workers do -----------------------------------------------------------------------------------------------------
 
 
+@reads(lambda job, number, chunk: job.ahead(chunk, labels_of(number - 1)))
 def filter_task(job: Job, number: int, chunk: int) -> NodeSums:
     """One chunk's part of pass `number`: send its rows on, write their nodes, sum up and sample these nodes."""
     model, state = job.prepared.model, job.state(number - 1).frontier
@@ -159,6 +161,7 @@ def split_task(job: Job, sample: Any, whole: bool) -> Split | None:
     return split_node(job.prepared.model, sample, whole)
 
 
+@reads(lambda job, number, chunk, *_: job.ahead(chunk, labels_of(number), rows=False))
 def final_nodes_task(job: Job, number: int, chunk: int, leaf_of: np.ndarray, leaf_clusters: np.ndarray) -> np.ndarray:
     """Write leaves and labels of one chunk from the nodes of its rows; returns the sizes of the leaves."""
     start, leaves = job.bounds(chunk)[0], leaf_of[_nodes_of(job, number, chunk)]

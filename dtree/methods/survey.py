@@ -14,6 +14,7 @@ from dtree.kmeans.fit import sample_size
 from dtree.kmeans.survey import Survey, combine_surveys, share_of_sample, survey_chunk
 from dtree.methods.contract import Job, Workers
 from dtree.methods.seen import Look, look, see
+from dtree.storage.ahead import reads
 
 
 def survey_of(job: Job, workers: Workers, family: str | Family, sample_rows: int | None = None) -> Survey:
@@ -59,6 +60,7 @@ def statistics_per_row(family: str | Family, d: int, kind: Expected) -> int:
     return family.statistics(np.zeros((1, family.n_features))).shape[1]
 
 
+@reads(lambda job, kind, chunk, share: job.ahead(chunk))
 def survey_task(job: Job, kind: Expected, chunk: int, sample_rows: int) -> tuple[Survey, list[Look]]:
     """Check one chunk and take its moments, sample and checksum."""
     rows = job.source.read(*job.bounds(chunk))

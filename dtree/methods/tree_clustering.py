@@ -28,6 +28,7 @@ from dtree.methods.settings import AUTO, FAMILY, option
 from dtree.methods.survey import fingerprint, kinds_of, resolved, survey_of
 from dtree.methods.tree_clustering_facts import facts_of
 from dtree.methods.whole_rows import limits
+from dtree.storage.ahead import reads
 from dtree.variational.mixture import Mixture
 from dtree.variational.steps import bound
 from dtree.variational.threads import one_blas_thread
@@ -252,6 +253,7 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
 # What workers do -----------------------------------------------------------------------------------------------------
 
 
+@reads(lambda job, number, chunk: job.ahead(chunk))
 def look_task(job: Job, number: int, chunk: int) -> Look:
     """Count how the rows of a chunk lie between components, and write where they belong."""
     mixture, rows, start = job.state(number).mixture, vb.chunk_rows(job, chunk), job.bounds(chunk)[0]
@@ -272,6 +274,7 @@ def combine_looks_task(parts: Sequence[Look]) -> Look:
     return Look(*(reduce(add, fields) for fields in zip(*parts, strict=True)))
 
 
+@reads(lambda job, number, found, chunk: job.ahead(chunk, _RAW_LEAVES, _RAW_DENSITY))
 def label_task(job: Job, number: int, found: Found, chunk: int) -> np.ndarray:
     """Write what is known of every row of a chunk; returns summed confidence and number of rows of clusters (2k,)."""
     mixture, rows, (start, stop) = job.state(number).mixture, vb.chunk_rows(job, chunk), job.bounds(chunk)

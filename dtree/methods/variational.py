@@ -25,6 +25,7 @@ from dtree.methods.settings import AUTO, FAMILY, option
 from dtree.methods.survey import fingerprint, kinds_of, resolved, survey_of
 from dtree.methods.variational_facts import OCCUPIED, facts_of
 from dtree.methods.whole_rows import limits
+from dtree.storage.ahead import reads
 from dtree.variational.fitting import Fit, has_converged, settle
 from dtree.variational.mixture import Mixture, pass_over
 from dtree.variational.steps import Rule, Sums
@@ -345,6 +346,7 @@ def _state(job: Job, number: int) -> PassState:
     return _states.get((job.run_id, number), make)
 
 
+@reads(lambda job, number, chunk: job.ahead(chunk))
 def sums_task(job: Job, number: int, chunk: int) -> Sums:
     """One chunk's part of the pass that starts from checkpoint `number`: the E-step's sums."""
     return pass_over(chunk_rows(job, chunk), _state(job, number))
@@ -355,6 +357,7 @@ def combine_sums_task(parts: Sequence[Sums]) -> Sums:
     return reduce(add, parts)
 
 
+@reads(lambda job, number, chunk: job.ahead(chunk))
 def raw_labels_task(job: Job, number: int, chunk: int) -> np.ndarray:
     """Write the most probable component of each row of a chunk; returns how many rows each component has (T,)."""
     mixture = job.state(number).mixture
@@ -364,6 +367,7 @@ def raw_labels_task(job: Job, number: int, chunk: int) -> np.ndarray:
     return np.bincount(best, minlength=mixture.counts.shape[0])
 
 
+@reads(lambda job, rank, chunk: job.ahead(chunk, _RAW_LABELS, rows=False))
 def shown_labels_task(job: Job, rank: np.ndarray, chunk: int) -> np.ndarray:
     """Write the final labels of a chunk, component i renamed to rank[i]; returns their counts (T,)."""
     start, stop = job.bounds(chunk)

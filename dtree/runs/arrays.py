@@ -150,9 +150,13 @@ def read_arrays(folder: Place, header: Mapping[str, Any]) -> dict[str, np.ndarra
     for name in listing:
         if not _ARRAY_NAME.fullmatch(name):
             raise ValueError(f"{folder} is damaged: '{name[:80]}' is not a name for an array")
-    sizes = side_by_side(folder, lambda name: _declared_bytes(folder, name, listing[name]), listing)
-    require_memory(sum(sizes), str(folder))
-    return dict(zip(listing, side_by_side(folder, lambda name: _read_array(folder, name, listing[name]), listing)))
+    known = dict(zip(listing, side_by_side(folder, lambda name: read_metadata(folder, name), listing)))
+    require_memory(sum(_declared_bytes(folder, name, listing[name], known[name]) for name in listing), str(folder))
+
+    def read(name: str) -> np.ndarray:
+        return _read_array(folder, name, listing[name], known[name])
+
+    return dict(zip(listing, side_by_side(folder, read, listing)))
 
 
 def side_by_side(place: Place, task: Callable[[Any], Any], over: Iterable[Any]) -> list[Any]:
@@ -201,14 +205,14 @@ def read_metadata(folder: Place, name: str) -> dict[str, Any]:
     return metadata
 
 
-def _declared_bytes(folder: Place, name: str, entry: Mapping[str, Any]) -> int:
+def _declared_bytes(folder: Place, name: str, entry: Mapping[str, Any], metadata: Mapping[str, Any]) -> int:
     """Bytes of an array, after comparing header, array metadata and chunk files."""
     shape, dtype = entry.get("shape"), entry.get("dtype")
     if not isinstance(dtype, str) or dtype not in _TYPES or not isinstance(shape, list) or not 1 <= len(shape) <= 4:
         raise ValueError(f"{folder} is damaged: the array '{name}' has no proper shape or type")
     if not all(type(size) is int and 0 <= size < 2**48 for size in shape):
         raise ValueError(f"{folder} is damaged: the array '{name}' has the impossible shape {str(shape)[:80]}")
-    chunks = _chunk_shape(folder, name, shape, dtype)
+    chunks = _chunk_shape(folder, name, shape, dtype, metadata)
     chunk_bytes = math.prod(chunks) * _TYPES[dtype].itemsize
     expected = math.prod(-(-size // chunk) for size, chunk in zip(shape, chunks)) * chunk_bytes
     # A list of what is in a bucket may be out of date; there the hash of the array must do.
@@ -223,9 +227,8 @@ def _bytes_in(folder: Place) -> int:
     return sum(size for name, size in named if not name.startswith("."))
 
 
-def _chunk_shape(folder: Place, name: str, shape: list[int], dtype: str) -> list[int]:
+def _chunk_shape(folder: Place, name: str, shape: list[int], dtype: str, metadata: Mapping[str, Any]) -> list[int]:
     """The chunk shape from an array's own metadata, which must be of the kind that `write_arrays` writes."""
-    metadata = read_metadata(folder, name)
     grid = metadata.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None
     chunks = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
@@ -246,19 +249,20 @@ def _chunk_shape(folder: Place, name: str, shape: list[int], dtype: str) -> list
     return chunks
 
 
-def _read_array(folder: Place, name: str, entry: Mapping[str, Any]) -> np.ndarray:
-    values = _values(folder, name)
+def _read_array(folder: Place, name: str, entry: Mapping[str, Any], metadata: Mapping[str, Any]) -> np.ndarray:
+    values = _values(folder, name, metadata)
     if _hash(values) != entry.get("sha256"):
         raise ValueError(f"{folder} is damaged: the array '{name}' is not what was written (its SHA-256 differs)")
     return values
 
 
-def _values(folder: Place, name: str) -> np.ndarray:
+def _values(folder: Place, name: str, metadata: Mapping[str, Any]) -> np.ndarray:
     import zarr
 
     try:
         with until_no_chunk_is_left():
-            return np.ascontiguousarray(zarr.open_array(zarr_at(folder / name, True), mode="r", zarr_format=3)[...])
+            store = zarr_at(folder / name, True, metadata=json.dumps(metadata).encode())
+            return np.ascontiguousarray(zarr.open_array(store, mode="r", zarr_format=3)[...])
     except StoreFailure:
         raise
     except Exception as error:
@@ -270,5 +274,5 @@ def read_unlisted(folder: Place, name: str) -> np.ndarray:
     """An array that no header lists, compared with its own metadata and its files; there is no hash of it."""
     metadata = read_metadata(folder, name)
     entry = {"shape": metadata.get("shape"), "dtype": metadata.get("data_type")}
-    require_memory(_declared_bytes(folder, name, entry), str(folder))
-    return _values(folder, name)
+    require_memory(_declared_bytes(folder, name, entry, metadata), str(folder))
+    return _values(folder, name, metadata)

@@ -16,7 +16,8 @@ be made to depend on a version: an empty one says that nobody works on the run.
 
 import errno
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -28,8 +29,9 @@ from dtree.runs.arrays import HEADER, files_of_arrays, group_document, read_meta
 from dtree.runs.codec import encode
 from dtree.runs.commit import room_on_disk
 from dtree.runs.header import Header
+from dtree.runs.store import nothing
 from dtree.runs.zarr_store import GROUP, LEASE, ZarrStore
-from dtree.storage.ahead import read_ahead
+from dtree.storage.ahead import begin, beside, taken, waiting
 from dtree.storage.failures import StoreFailure
 from dtree.storage.remote import RemotePath
 
@@ -43,9 +45,10 @@ class BucketStore(ZarrStore):
         super().__init__(path)
         self._written: set[str] = set()  # records that this process has committed
         self._groups: set[str] = set()  # and groups that it has made for them
+        self._beside: list[Future[None]] = []  # what is done meanwhile
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_written": set(), "_groups": set()}
+        return {**self.__dict__, "_written": set(), "_groups": set(), "_beside": []}
 
     def _room(self) -> AbstractContextManager[None]:
         return room_on_disk(self.location)
@@ -56,21 +59,40 @@ class BucketStore(ZarrStore):
 
     # Records --------------------------------------------------------------------------------------------------------
 
-    def put(self, name: str, record: Any) -> None:
-        """Send the arrays, then the object that makes them a record unless there is one."""
+    def put(
+        self, name: str, record: Any, check: Callable[[], None] = nothing, then: Callable[[], None] = nothing
+    ) -> None:
+        """Send the arrays and check meanwhile, then the object that makes them a record unless there is one."""
+        self.settle()
         final = self.path / name
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
         files, listing = files_of_arrays(arrays)
         mine = f"w_{uuid.uuid4().hex[:12]}"
         self._make_groups(final.parent)
+        checked = beside(check)
         self._put_together(final / mine, {**files, "zarr.json": GROUP.encode()})
+        checked.result()
         document = group_document(sealed({"value": value, "arrays": listing, "under": mine}))
         self.path.objects.put_if((final / "zarr.json").key, document, None)
         self._written.add(name)
-        self._sweep(final)
-        if final.name.startswith("gen-"):
-            (final.parent / _NEWEST).write_bytes(final.name.encode())
+
+        def rest() -> None:
+            self._sweep(final)
+            if final.name.startswith("gen-"):
+                (final.parent / _NEWEST).write_bytes(final.name.encode())
+            then()
+
+        if then is nothing:
+            rest()
+        else:
+            self._beside.append(beside(rest))
+
+    def settle(self) -> None:
+        done, self._beside = self._beside, []
+        wait(done)
+        for one in done:
+            one.result()
 
     def _sweep(self, final: RemotePath) -> None:
         """Forget what other writers of a record sent, or we in vain, that did not become it."""
@@ -85,7 +107,7 @@ class BucketStore(ZarrStore):
         """Records, and folders with records, right below a name."""
         folders, _ = self.path.objects.children((self.path / under).key)
         found = {f"{under}/{folder}" for folder in folders if not folder.startswith(".")}
-        found |= {name for name in self._written if name.rpartition("/")[0] == under} | self._newest(under)
+        found |= {name for name in [*self._written] if name.rpartition("/")[0] == under} | self._newest(under)
         names = sorted(found)
         return [name for name, there in zip(names, side_by_side(self.path, self.has, names)) if there]
 
@@ -102,13 +124,15 @@ class BucketStore(ZarrStore):
 
     def drop(self, name: str) -> None:
         """Away at once, then deleted."""
-        self._written = {known for known in self._written if known != name and not known.startswith(f"{name}/")}
-        self._groups.clear()
+        key = (self.path / name).key
+        for known, gone in ((self._written, name), (self._groups, key)):  # in place: it may be done beside
+            known -= {one for one in [*known] if one == gone or one.startswith(f"{gone}/")}
         (self.path / name / "zarr.json").unlink()
         (self.path / name).remove()
 
     def make_group(self) -> None:
         """Make the place itself a plain zarr group."""
+        self.settle()
         (self.path / "zarr.json").write_text(GROUP)
 
     def _make_groups(self, folder: RemotePath) -> None:
@@ -161,15 +185,32 @@ class BucketStore(ZarrStore):
     # Arrays, header, results ----------------------------------------------------------------------------------------
 
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Rows start..stop-1; the next ones meanwhile, of an array that this store has made."""
-        mark, read = self._marks.get(name), partial(super().read_rows, name)
-        if mark is None:
-            return read(start, stop)
-        rows: np.ndarray = read_ahead(mark, read, start, stop, self._opened(name, "r").shape[0])
+        rows: np.ndarray = taken(self._marks.get(name), partial(super().read_rows, name), start, stop)
         return rows
+
+    def ahead(self, name: str, start: int, stop: int) -> None:
+        if name in self._marks:
+            begin(self._marks[name], partial(super().read_rows, name), start, stop)
+
+    def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
+        """While the store answers, the next task may begin; this one ends when the rows are there."""
+        waiting.stand_aside()
+        super().write_rows(name, start, values)
+
+    def _make_array(self, path: RemotePath, **how: Any) -> bytes:
+        """One put. What another sitting left is written anew: every file of such an array is, before it is read."""
+        import zarr
+        from zarr.storage import MemoryStore
+
+        made = MemoryStore()
+        zarr.create_array(made, **how)
+        metadata = made._store_dict["zarr.json"].to_bytes()
+        self._beside.append(beside(lambda: (path / "zarr.json").write_bytes(metadata)))
+        return metadata
 
     def flush_rows(self, name: str) -> None:
         """What was put is kept."""
+        self.settle()
 
     def write_header(self, header: Header) -> None:
         """Replaced in one step."""
@@ -177,6 +218,7 @@ class BucketStore(ZarrStore):
 
     def put_results(self, record: Any) -> tuple[Any, dict[str, Any]]:
         """The arrays of a fitted record, to be listed in the header; returns JSON and listing."""
+        self.settle()
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
         files, listing = files_of_arrays(arrays)
@@ -196,6 +238,8 @@ class BucketStore(ZarrStore):
 
     def clear(self) -> None:
         """Forget everything but the lease."""
+        with suppress(OSError):
+            self.settle()
         (self.path / "zarr.json").unlink()
         keys = [found.key for found in self.path.objects.below(self.path.key)]
         self.path.objects.delete(*(key for key in keys if key != (self.path / LEASE).key))
@@ -204,6 +248,8 @@ class BucketStore(ZarrStore):
 
     def remove(self) -> None:
         """Forget everything."""
+        with suppress(OSError):
+            self.settle()
         (self.path / "zarr.json").unlink()
         self.path.remove()
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from dtree.runs.commit import (
     room_on_disk,
 )
 from dtree.runs.header import Header
+from dtree.runs.store import nothing
 from dtree.runs.zarr_store import GROUP, LEASE, ZarrStore
 from dtree.storage.places import remove_tree
 
@@ -45,7 +46,10 @@ class FolderStore(ZarrStore):
 
     # Records --------------------------------------------------------------------------------------------------------
 
-    def put(self, name: str, record: Any) -> None:
+    def put(
+        self, name: str, record: Any, check: Callable[[], None] = nothing, then: Callable[[], None] = nothing
+    ) -> None:
+        check()
         arrays: dict[str, np.ndarray] = {}
         value = encode(record, "", arrays)
         final = self.path / name
@@ -53,6 +57,7 @@ class FolderStore(ZarrStore):
             self._make_groups(final.parent)
             with folder_in_place(final, "keep") as partial:
                 write_group(partial, arrays, {"value": value})
+        then()
 
     def names(self, under: str) -> list[str]:
         folder = self.path / under

@@ -1,10 +1,12 @@
 """A run that lives in the memory of this process: the same verbs, nothing written."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from dtree.runs.header import Header
+from dtree.runs.store import nothing
 
 Kind = TypeVar("Kind")
 
@@ -21,8 +23,15 @@ class MemoryStore:
         self.header: Header | None = None
         self.results: Any = None
 
-    def put(self, name: str, record: Any) -> None:
+    def put(
+        self, name: str, record: Any, check: Callable[[], None] = nothing, then: Callable[[], None] = nothing
+    ) -> None:
+        check()
         self.records[name] = record
+        then()
+
+    def settle(self) -> None:
+        """Nothing is done beside."""
 
     def get(self, name: str, kind: type[Kind]) -> Kind:
         return self.records[name]
@@ -59,6 +68,9 @@ class MemoryStore:
 
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
         return self.rows[name][start:stop]
+
+    def ahead(self, name: str, start: int, stop: int) -> None:
+        """They are here."""
 
     def flush_rows(self, name: str) -> None:
         """Memory has no disk behind it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import product
 from typing import Any, Self, TypeVar
 
@@ -18,7 +19,7 @@ from dtree.runs.header import Header
 from dtree.runs.kept import store_at, store_in_place
 from dtree.runs.lease import leased, refuse_held
 from dtree.runs.memory import MemoryStore
-from dtree.runs.store import Store
+from dtree.runs.store import Store, nothing
 from dtree.storage.places import Place, is_remote, located
 
 Kind = TypeVar("Kind")
@@ -92,11 +93,26 @@ class Run:
         """The steps that have a checkpoint, in order."""
         return [int(name[-8:]) for name in self.store.names("checkpoints") if _CHECKPOINT.fullmatch(name)]
 
-    def commit(self, number: int, state: Any, keep: Iterable[int] = ()) -> None:
-        """Make the state after a step permanent; then forget all but the newest two and those in `keep`."""
-        self.store.put(f"checkpoints/gen-{number:08d}", state)
-        for old in set(self.checkpoints()) - {number, number - 1, *keep}:
-            self.forget(old)
+    def commit(self, number: int, state: Any, keep: Iterable[int] = (), check: Callable[[], None] = nothing) -> None:
+        """Make the state after a step permanent, if `check()` raises nothing; then forget all but the newest two and
+        those in `keep`."""
+
+        def forget_others() -> None:
+            for old in set(self.checkpoints()) - {number, number - 1, *keep}:
+                self.forget(old)
+
+        self.store.put(f"checkpoints/gen-{number:08d}", state, check, forget_others)
+
+    @contextmanager
+    def settling(self) -> Iterator[None]:
+        """A block in which steps are committed; nothing of it is still being done when it ends."""
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError):  # what ended the block says more
+                self.store.settle()
+            raise
+        self.store.settle()
 
     def forget(self, number: int) -> None:
         """Drop the checkpoint after a step, and the labels that belong to it."""

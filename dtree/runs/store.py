@@ -7,6 +7,8 @@ two keep the same zarr group (`zarr_store`); `kept.store_at(name)` makes one.
 | verb | what it does |
 | --- | --- |
 | `put(name, record)` | keep a record under a name such as `checkpoints/gen-00000003`: there whole or not at all |
+| `put(..., check, then)` | only if `check()` raises nothing; `then()` can wait, and may be done beside what follows |
+| `settle` | wait for what is done beside, and say what went wrong with it |
 | `get(name, kind)` | the record, checked against its declared type |
 | `check(name)` | ValueError unless the record (without a name: the header) is to the last bit what was written |
 | `has(name)` | whether the record is there |
@@ -14,6 +16,7 @@ two keep the same zarr group (`zarr_store`); `kept.store_at(name)` makes one.
 | `names(under)` | the names of the records under a prefix, in order |
 | `drop(name)` | forget a record, an array of rows, or everything under a name |
 | `create_rows`, `write_rows`, `read_rows` | an array (n,) that several workers fill, each its own ranges |
+| `ahead(name, start, stop)` | begin to read rows that will be asked for, where an answer takes its time |
 | `read_lease` | what the lease says, or None (see `lease`) |
 | `swap_lease(old, new)` | put `new` (None: nothing) in its place in one step, if `old` still stands there; else False |
 | `write_header`, `read_header` | what the run says of itself, replaced in one step |
@@ -23,6 +26,7 @@ two keep the same zarr group (`zarr_store`); `kept.store_at(name)` makes one.
 Records are `msgspec.Struct`s or NamedTuples of arrays and plain values (see `codec`).
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -32,13 +36,20 @@ from dtree.runs.header import Header
 Kind = TypeVar("Kind")
 
 
+def nothing() -> None:
+    """Is to be done."""
+
+
 class Store(Protocol):
     """The place of one run."""
 
     location: str  # for sentences: the folder, or "memory"
     in_memory: bool  # whether records are the objects that were put, not copies read from elsewhere
 
-    def put(self, name: str, record: Any) -> None: ...
+    def put(
+        self, name: str, record: Any, check: Callable[[], None] = nothing, then: Callable[[], None] = nothing
+    ) -> None: ...
+    def settle(self) -> None: ...
     def get(self, name: str, kind: type[Kind]) -> Kind: ...
     def check(self, name: str = "") -> None: ...
     def has(self, name: str) -> bool: ...
@@ -52,6 +63,7 @@ class Store(Protocol):
     def create_rows(self, name: str, n: int, chunk_rows: int, dtype: Any, fill: float) -> None: ...
     def write_rows(self, name: str, start: int, values: np.ndarray) -> None: ...
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray: ...
+    def ahead(self, name: str, start: int, stop: int) -> None: ...
     def flush_rows(self, name: str) -> None: ...
     def has_rows(self, name: str) -> bool: ...
 

@@ -17,7 +17,7 @@ that any zarr reader notices damage there.
 
 import uuid
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -35,7 +35,15 @@ LEASE = ".lease"  # the file that says who works on the run
 GROUP = '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
 _LABEL_CHUNKS = 16  # chunks in a shard of labels, so that a reader of few rows need not read a whole shard
 _ROWS_WORTH_SPLITTING = 65_536  # shards of fewer rows are one chunk
+_MOST_MARKS = 8  # row arrays that tasks of one kind read and write together are fewer
 _arrays = Recent(16)  # open row arrays, by mark
+
+
+class Mark(NamedTuple):
+    """What tells a row array from every other."""
+
+    name: str = ""
+    metadata: bytes | None = None  # its zarr.json, which others need then not ask for
 
 
 class ZarrStore:
@@ -47,9 +55,9 @@ class ZarrStore:
 
     def __init__(self, path: Any) -> None:
         self.path, self.location = path, str(path)
-        # Row arrays that this store has made, each with a mark of its own: with it goes, to workers too, what a process
-        # may remember of the array, and of no other that had the name before.
-        self._marks: dict[str, str] = {}
+        # Row arrays that this store has made last, each with a mark of its own: with it goes, to workers too, what a
+        # process may remember of the array, and of no other that had the name before.
+        self._marks: dict[str, Mark] = {}
 
     def __repr__(self) -> str:
         return self.location
@@ -61,6 +69,9 @@ class ZarrStore:
     def _make_groups(self, folder: Any) -> None:
         """Every folder on the way to a record is a zarr group, so that any zarr reader finds it."""
         raise NotImplementedError
+
+    def settle(self) -> None:
+        """Wait for what is done beside, and say what went wrong with it."""
 
     # Records --------------------------------------------------------------------------------------------------------
 
@@ -106,18 +117,24 @@ class ZarrStore:
         `fill` must be a value that no row can have: zarr writes no file where all values are `fill`, and a file that is
         missing counts as lost.
         """
-        import zarr
         from zarr.codecs import Crc32cCodec, ZstdCodec
 
-        self._marks[name] = uuid.uuid4().hex
         split = chunk_rows % _LABEL_CHUNKS == 0 and chunk_rows >= _ROWS_WORTH_SPLITTING
         with self._room():
             self._make_groups((self.path / name).parent)
-            zarr.create_array(
-                zarr_at(self.path / name), shape=(n,), chunks=(chunk_rows // _LABEL_CHUNKS if split else chunk_rows,),
+            metadata = self._make_array(
+                self.path / name, shape=(n,), chunks=(chunk_rows // _LABEL_CHUNKS if split else chunk_rows,),
                 shards=(chunk_rows,), dtype=dtype, fill_value=fill, zarr_format=3, overwrite=True,
                 compressors=(ZstdCodec(), Crc32cCodec()),
             )  # fmt: skip
+        self._marks = {**dict([*self._marks.items()][-_MOST_MARKS:]), name: Mark(uuid.uuid4().hex, metadata)}
+
+    def _make_array(self, path: Any, **how: Any) -> bytes | None:
+        """An array as zarr makes it; its zarr.json, where it is worth sending to others."""
+        import zarr
+
+        zarr.create_array(zarr_at(path), **how)
+        return None
 
     def write_rows(self, name: str, start: int, values: np.ndarray) -> None:
         """Write rows from `start` on: whole shards, so that what a file holds besides need not be asked for."""
@@ -133,11 +150,13 @@ class ZarrStore:
         """An array; one that this store has made is opened once by every process."""
         import zarr
 
-        def opened() -> Any:
-            return zarr.open_array(zarr_at(self.path / name, mode == "r", mode != "r"), mode=mode, zarr_format=3)
+        mark = self._marks.get(name, Mark())
 
-        mark = self._marks.get(name)
-        return opened() if mark is None else _arrays.get((mark, mode), opened)
+        def opened() -> Any:
+            store = zarr_at(self.path / name, mode == "r", mode != "r", mark.metadata)
+            return zarr.open_array(store, mode=mode, zarr_format=3)
+
+        return _arrays.get((mark.name, mode), opened) if mark.name else opened()
 
     def read_rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Rows start..stop-1."""
@@ -149,6 +168,9 @@ class ZarrStore:
         except (OSError, RuntimeError, ValueError) as problem:  # of the disk, of a decompressor, of a checksum
             reason = " ".join(str(problem).split())[:200]
             raise ValueError(f"the array '{name}' of {self.location} cannot be read, it is damaged: {reason}") from None
+
+    def ahead(self, name: str, start: int, stop: int) -> None:
+        """Begin to read rows that will be asked for, where an answer takes its time."""
 
     # The header and the results -------------------------------------------------------------------------------------
 

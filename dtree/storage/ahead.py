@@ -1,9 +1,8 @@
-"""What is read piece by piece from an object store is asked for before it is needed: a worker computes meanwhile.
+"""What is read from an object store is asked for before it is needed, and what is written is waited for beside.
 
-A worker goes through chunks in steps: one after the other when it works alone, every second one when there are two. So
-the step between its last two reads tells what it will read next. One piece is held ahead for each thread that reads and
-each thing that is read (rows of the data, labels of the last pass); a wrong guess costs one read for nothing and never
-a wrong answer.
+Whoever runs tasks knows the next one before it begins: the worker of a cluster holds one that waits, a process that
+works alone has the list. So a task says what it will read (`reads`), and whoever runs it lets that begin (`look_ahead`)
+while the task before it computes. What nobody asked for beforehand is read when it is needed: no answer depends on it.
 """
 
 from __future__ import annotations
@@ -12,47 +11,76 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any
 
-_MOST = 3  # things that one task reads: rows, and at most two arrays that an earlier pass wrote for each row
-_mine = threading.local()  # what the thread that asks has asked for
-
-
-class Ahead(NamedTuple):
-    """Where a thread read last, and what it will read next by the look of it."""
-
-    start: int
-    wanted: tuple[int, int]
-    piece: Future[Any] | None
+_PIECES_OF_A_TASK = 3  # rows, and at most two arrays that an earlier pass wrote for each row
+_AHEAD = "ahead"  # the attribute of a task that says what it reads
+_pieces: OrderedDict[Hashable, Future[Any]] = OrderedDict()
+_room = 2 * _PIECES_OF_A_TASK  # more pieces than that are not held; so much for this process when it works alone
+_lock = threading.Lock()
 
 
-def read_ahead(what: Hashable, read: Callable[[int, int], Any], start: int, stop: int, end: int) -> Any:
-    """read(start, stop), from what was read ahead if that is it; then the next piece before `end` is read meanwhile.
+def reads(ahead: Callable[..., None]) -> Callable[[Any], Any]:
+    """Say of a task what it reads: `ahead` gets the task's arguments and calls what begins to read it."""
 
-    what : names the thing that is read, and this version of it: what was read ahead of another is not taken for it.
-    """
-    held: OrderedDict[Hashable, Ahead] = _mine.__dict__.setdefault("held", OrderedDict())
-    before = held.pop(what, None)
-    step = start - before.start if before is not None and start > before.start else stop - start
-    if before is not None and before.wanted == (start, stop) and before.piece is not None:
-        piece = before.piece.result()
-    else:
-        piece = read(start, stop)
-    wanted = start + step, min(stop + step, end)
-    held[what] = Ahead(start, wanted, _begun(read, *wanted) if wanted[0] < wanted[1] else None)
-    while len(held) > _MOST:
-        held.popitem(last=False)
-    return piece
+    def marked(task: Any) -> Any:
+        setattr(task, _AHEAD, ahead)
+        return task
+
+    return marked
 
 
-def _begun(read: Callable[[int, int], Any], start: int, stop: int) -> Future[Any]:
-    future: Future[Any] = Future()
+def look_ahead(task: Any, arguments: Any) -> None:
+    """Begin to read what a task will ask for, which is about to be run."""
+    if hasattr(task, _AHEAD):
+        getattr(task, _AHEAD)(*arguments)
 
-    def read_now() -> None:
+
+def make_room(tasks: int) -> None:
+    """From now on this process holds so many tasks more, whose pieces may be read ahead."""
+    global _room
+    with _lock:
+        _room += tasks * _PIECES_OF_A_TASK
+
+
+def begin(what: Hashable, read: Callable[[int, int], Any], start: int, stop: int) -> None:
+    """Begin to read(start, stop); `what` names the thing that is read, and this version of it."""
+    key = (what, start, stop)
+    with _lock:
+        if key in _pieces:
+            return
+        piece = _pieces[key] = Future()
+        while len(_pieces) > _room:  # of tasks that went to another worker
+            _pieces.popitem(last=False)
+    beside(lambda: read(start, stop), piece)
+
+
+def taken(what: Hashable, read: Callable[[int, int], Any], start: int, stop: int) -> Any:
+    """read(start, stop), from what was begun if it was."""
+    with _lock:
+        piece = _pieces.pop((what, start, stop), None)
+    return read(start, stop) if piece is None else piece.result()
+
+
+def beside(work: Callable[[], Any], future: Future[Any] | None = None) -> Future[Any]:
+    """The future result of work() in a thread of its own: one that hangs must not keep the process from ending."""
+    found: Future[Any] = Future() if future is None else future
+
+    def do() -> None:
         try:
-            future.set_result(read(start, stop))
-        except BaseException as problem:  # told to whoever asks for this piece
-            future.set_exception(problem)
+            found.set_result(work())
+        except BaseException as problem:  # told to whoever asks for the result
+            found.set_exception(problem)
 
-    threading.Thread(target=read_now, daemon=True).start()  # one that hangs must not keep the process from ending
-    return future
+    threading.Thread(target=do, daemon=True).start()
+    return found
+
+
+class Waiting:
+    """How a task that has computed, and only waits for a store, lets others compute; whoever runs tasks says how."""
+
+    def __init__(self) -> None:
+        self.stand_aside: Callable[[], None] = lambda: None
+
+
+waiting = Waiting()

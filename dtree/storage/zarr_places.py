@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-def zarr_at(place: Place, read_only: bool = False, whole: bool = False) -> Any:
+def zarr_at(place: Place, read_only: bool = False, whole: bool = False, metadata: bytes | None = None) -> Any:
     """What zarr opens or makes an array or group at.
 
     whole : every file of an array is written as a whole. zarr asks for each before it writes it, to keep what else is
         in it; where an answer takes its time it is then told at once that there is none.
+    metadata : the content of its zarr.json, where that is known and an answer takes its time.
     """
-    return _store_class()(place, read_only, whole) if isinstance(place, RemotePath) else str(place)
+    return _store_class()(place, read_only, whole, metadata) if isinstance(place, RemotePath) else str(place)
 
 
 @contextmanager
@@ -69,9 +70,9 @@ def _store_class() -> Any:
         supports_writes = supports_deletes = supports_listing = True
         supports_partial_writes = False
 
-        def __init__(self, place: RemotePath, read_only: bool = False, whole: bool = False) -> None:
+        def __init__(self, place: RemotePath, read_only: bool, whole: bool, metadata: bytes | None) -> None:
             super().__init__(read_only=read_only)
-            self.place, self.whole = place, whole
+            self.place, self.whole, self.metadata = place, whole, metadata
 
         @property
         def inner(self) -> Any:
@@ -83,7 +84,7 @@ def _store_class() -> Any:
 
         @property
         def _parts(self) -> Any:
-            return self.place, self.read_only, self.whole
+            return self.place, self.read_only, self.whole, self.metadata
 
         def __hash__(self) -> int:
             return hash(self.place)
@@ -92,12 +93,14 @@ def _store_class() -> Any:
             return str(self.place)
 
         def with_read_only(self, read_only: bool = False) -> Any:
-            return Bucket(self.place, read_only, self.whole)
+            return Bucket(self.place, read_only, self.whole, self.metadata)
 
         def _key(self, key: str) -> str:
             return f"{self.place.key}/{key}".strip("/")
 
         async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            if key == "zarr.json" and self.metadata is not None:
+                return prototype.buffer.from_bytes(self.metadata)
             if self.whole and not key.endswith("zarr.json"):
                 return None
             with plain_failures(self.place):

@@ -177,28 +177,6 @@ def test_next_rows_are_asked_for_while_others_are_worked_on(server: Server, fold
     assert len(asked) == len(set(asked)) + asked.count("bytes=0-2047") - 1 or len(asked) <= 10  # nothing twice
 
 
-def test_what_was_read_ahead_is_taken_for_nothing_else() -> None:
-    from dtree.storage.ahead import read_ahead
-
-    asked: list[tuple[str, int]] = []
-
-    def reader(name: str) -> Any:
-        def read(start: int, stop: int) -> list[str]:
-            asked.append((name, start))
-            return [f"{name} {at}" for at in range(start, stop)]
-
-        return read
-
-    for start in (0, 4, 8):  # every second piece, as one of two workers; of two things in turn
-        for name in ("rows", "labels"):
-            assert read_ahead(name, reader(name), start, start + 2, 11) == [f"{name} {start}", f"{name} {start + 1}"]
-    assert read_ahead("rows of later", reader("rows"), 8, 10, 11) == ["rows 8", "rows 9"]
-    assert sorted(set(asked)) == sorted(
-        [("rows", at) for at in (0, 2, 4, 8, 10)] + [("labels", at) for at in (0, 2, 4, 8)]
-    )
-    assert len([start for name, start in asked if name == "labels"]) == 4  # nothing twice
-
-
 def test_an_array_of_a_run_that_is_made_again_is_read_again(server: Server, folder: str) -> None:
     import pickle
 
