@@ -156,6 +156,43 @@ def nested_rings(random: np.random.Generator) -> Set:
     return _together(parts, random)
 
 
+def hubs(random: np.random.Generator) -> Set:
+    """Two groups in 2 to 128 dimensions that are dense in the middle: any direction, and a half-normal distance."""
+    d, spread = int(2 ** random.integers(1, 8)), random.uniform(10.0, 60.0)
+    parts = []
+    for centre in (500, 600):
+        way = random.normal(size=(int(random.integers(400, 1200)), d))
+        way /= np.linalg.norm(way, axis=1, keepdims=True)
+        parts.append(centre + way * np.abs(random.normal(0, spread * np.sqrt(d) / 2, (way.shape[0], 1))))
+    return _together(parts, random)
+
+
+def clinic_table(random: np.random.Generator) -> Set:
+    """Two or three groups, 10 to 30 skewed columns that mostly say the same; the sick vary more than the healthy."""
+    k, d, hidden = int(random.integers(2, 4)), int(random.integers(10, 31)), int(random.integers(3, 6))
+    loadings = random.normal(size=(hidden, d)) * (random.random((hidden, d)) < 0.6)
+    parts = []
+    for _ in range(k):
+        n = int(random.integers(80, 350))
+        factors = random.normal(size=(n, hidden)) * random.uniform(0.7, 1.6) + random.normal(size=hidden) * 1.4
+        parts.append(factors @ loadings + random.normal(size=(n, d)) * random.uniform(0.2, 0.5))
+    X, y = _together(parts, random)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    bend = random.uniform(0.2, 0.8, d)
+    return np.exp(bend * X) * 10.0 ** random.integers(-2, 3, d), y
+
+
+def tailed_table(random: np.random.Generator) -> Set:
+    """Two or three groups, 10 to 40 columns with heavy tails, of which a half says nothing."""
+    k, d, dof = int(random.integers(2, 4)), int(random.integers(10, 41)), random.uniform(3.0, 6.0)
+    parts = []
+    for _ in range(k):
+        n = int(random.integers(100, 600))
+        own = random.normal(size=(n, d)) / np.sqrt(random.chisquare(dof, (n, 1)) / dof)
+        parts.append(own + random.normal(size=d) * (random.random(d) < 0.5) * 1.6)
+    return _together(parts, random)
+
+
 # To check on ---------------------------------------------------------------------------------------------------------
 
 
@@ -269,13 +306,63 @@ def unequal_groups(random: np.random.Generator) -> Set:
     return _together(parts, random)
 
 
+def spread_pair(random: np.random.Generator) -> Set:
+    """Two groups in 2 to 128 dimensions whose points have a spread of their own, larger away from one corner."""
+    d, spread = int(2 ** random.integers(1, 8)), random.uniform(10.0, 40.0)
+    parts = []
+    for centre in (500, 600):
+        own = random.normal(size=(int(random.integers(500, 1100)), d))
+        away = np.exp(0.35 * own.mean(axis=1, keepdims=True) * np.sqrt(d))
+        parts.append(centre + spread * own * away)
+    return _together(parts, random)
+
+
+def words_table(random: np.random.Generator) -> Set:
+    """Two or three groups of texts, 15 to 50 columns of rates that are mostly zero, and long tails elsewhere."""
+    k, d = int(random.integers(2, 4)), int(random.integers(15, 51))
+    parts = []
+    for _ in range(k):
+        n = int(random.integers(150, 700))
+        used = np.clip(random.beta(0.6, 1.6, d), 0.01, 0.95)
+        rates = random.lognormal(random.normal(0, 0.7, d), 0.8, (n, d))
+        parts.append(rates * (random.random((n, d)) < used))
+    X, y = _together(parts, random)
+    return np.round(X, 2), y
+
+
+def compact_and_diffuse(random: np.random.Generator) -> Set:
+    """A compact group and a diffuse one around it or beside it, 10 to 40 correlated columns."""
+    d, hidden = int(random.integers(10, 41)), int(random.integers(3, 8))
+    loadings = random.normal(size=(2, hidden, d)) / np.sqrt(hidden)
+    parts = []
+    for group, wide in enumerate((0.4, random.uniform(1.2, 2.5))):
+        n = int(random.integers(80, 300))
+        own = random.normal(size=(n, hidden)) @ loadings[group] + random.normal(size=(n, d)) * 0.4
+        parts.append(wide * own + random.normal(size=d) * random.uniform(0.2, 0.8))
+    return _together(parts, random)
+
+
+def cells_table(random: np.random.Generator) -> Set:
+    """Four to eight groups of very different sizes, five to eight shares between 0 and 1, two columns of hardly two values."""
+    k, d = int(random.integers(4, 9)), int(random.integers(5, 9))
+    parts = []
+    for _ in range(k):
+        n = int(15 * 2.0 ** random.uniform(0, 4))
+        shares = random.beta(*(random.uniform(2.0, 14.0, (2, d))), (n, d))
+        shares[:, :2] = np.where(random.random((n, 2)) < random.choice([0.01, 0.03, 0.97], 2), 1.0, 0.48)
+        parts.append(shares)
+    X, y = _together(parts, random)
+    return np.round(X / np.abs(X).max(), 2), y
+
+
 KINDS: dict[str, list[Callable[[np.random.Generator], Set]]] = {
     "choose": [
         spirals, smiley, stripes, gaussian_pair, overlapping_groups, measured_table, scene, nested_rings,
+        hubs, clinic_table, tailed_table,
     ],
     "check": [
         crescents, letters, touching_figures, core_and_halo, many_groups, counted_table, subspace_groups, islands,
-        unequal_groups,
+        unequal_groups, spread_pair, words_table, compact_and_diffuse, cells_table,
     ],
 }  # fmt: skip
 

@@ -1,9 +1,11 @@
 """How deep the density falls between two components of a mixture, measured on the rows themselves.
 
-Every pair of components has a line: a linear coordinate of a row that tells the two apart best. The rows of the two
-components, counted in narrow bins along their line, show whether there is a valley between them. The mixture alone
-cannot tell: two Gaussians side by side under an even stretch of rows have a dip between their bumps that the rows do
-not have. So the valley that two bumps would leave is compared with the same curve filled up to the lower rim:
+Every pair of components has two coordinates of a row that tell the two apart: a line, the best linear one, and the log
+odds, how much likelier the row is in the one than in the other. Groups of many features may differ in shape rather than
+in place, which no line shows. The rows of the two components, counted in narrow bins along a coordinate, show whether
+there is a valley between them; the deeper of the two counts. The mixture alone cannot tell: two Gaussians side by side
+under an even stretch of rows have a dip between their bumps that the rows do not have. So the valley that two bumps
+would leave is compared with the same curve filled up to the lower rim:
 
     density(u) proportional to exp(filled(u) - s drop(u)),    s = 1: the valley of two bumps, s = 0: none
 
@@ -38,8 +40,18 @@ class Lines(NamedTuple):
     scale: np.ndarray  # (p,) one over the distance to the centre of i; 0 for a pair with one centre
 
 
+class Odds(NamedTuple):
+    """The log odds for each pair i < j in the same order: score of i less that of j, measured like places on a line."""
+
+    low: np.ndarray  # (p,) the mean over the rows of j
+    scale: np.ndarray  # (p,) one over how much higher the mean over the rows of i is; 0 where it is not
+
+
 class PairSums(NamedTuple):
-    """What rows add up to: how they lie along the lines. Two of them, for the rows of even and of odd number."""
+    """What rows add up to: how they lie along the lines, or along the log odds, or along both in this order.
+
+    Two of them, for the rows of even and of odd number.
+    """
 
     histogram: np.ndarray  # (2, p, BINS) rows of both components between the ends of the bins
     moments: np.ndarray  # (2, p, 2, 3) of the rows of i and of j: number, sum and sum of squares of their places
@@ -60,18 +72,35 @@ def lines_between(centres: np.ndarray, directions: np.ndarray) -> Lines:
     """
     i, j = np.triu_indices(centres.shape[0], 1)
     low = np.einsum("pq,pq->p", directions, centres[j])
-    length = np.einsum("pq,pq->p", directions, centres[i]) - low
+    low, scale = _from_low_to_high(low, np.einsum("pq,pq->p", directions, centres[i]))
+    return Lines(np.ascontiguousarray(np.where(scale[:, None] > 0, directions, 0.0)), low, scale)
+
+
+def odds_between(scores: np.ndarray) -> Odds:
+    """The log odds of k components from the mean scores (k, k) of the rows of each, a row, under each, a column.
+
+    >>> odds_between(np.array([[3.0, 0.0], [1.0, 2.0]])).scale.tolist()
+    [0.25]
+    """
+    i, j = np.triu_indices(scores.shape[0], 1)
+    return Odds(*_from_low_to_high(scores[j, i] - scores[j, j], scores[i, i] - scores[i, j]))
+
+
+def _from_low_to_high(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where a coordinate begins (p,), and one over how long it is; zeros for a pair that it does not tell apart."""
+    length = high - low
     known = np.isfinite(length) & (length > 0)
-    return Lines(
-        np.ascontiguousarray(np.where(known[:, None], directions, 0.0)),
-        np.where(known, low, 0.0),
-        np.where(known, 1.0 / np.where(known, length, 1.0), 0.0),
-    )
+    return np.where(known, low, 0.0), np.where(known, 1.0 / np.where(known, length, 1.0), 0.0)
 
 
 def no_rows(pairs: int) -> PairSums:
     """The sums of no rows."""
     return PairSums(np.zeros((2, pairs, BINS)), np.zeros((2, pairs, 2, 3)))
+
+
+def both(lines: PairSums, odds: PairSums) -> PairSums:
+    """What is known along lines and along log odds."""
+    return PairSums(*(np.concatenate(parts, axis=1) for parts in zip(lines, odds, strict=True)))
 
 
 class Labelled(NamedTuple):
@@ -90,42 +119,90 @@ def add_rows(lines: Lines, rows: Labelled, k: int) -> PairSums:
     return sums
 
 
+def add_odds(odds: Odds, rows: Labelled, k: int) -> PairSums:
+    """The same along log odds; the features of a row are its scores (k,) under the components."""
+    sums = no_rows(odds.low.shape[0])
+    _add_odds(odds, rows, k, sums.histogram, sums.moments)
+    return sums
+
+
 @kernel
 def _add_rows(lines, rows, k, histogram, moments):
     points, labels = rows.points, rows.labels
     q = points.shape[1]
-    width = (_HIGH - _LOW) / BINS
-    pairs, scale, ways = np.zeros((k, k), dtype=np.int64), np.zeros((k, k)), np.zeros((k, q, k))
+    pairs, low, scale, _ = _tables(lines.low, lines.scale, k)
+    ways = np.zeros((k, q, k))
     for i in range(k):
         for j in range(i + 1, k):
-            pair = i * k - i * (i + 1) // 2 + j - i - 1
-            pairs[i, j] = pairs[j, i] = pair
-            scale[i, j] = scale[j, i] = lines.scale[pair]
             for feature in range(q):
-                ways[i, feature, j] = ways[j, feature, i] = lines.directions[pair, feature]
+                ways[i, feature, j] = ways[j, feature, i] = lines.directions[pairs[i, j], feature]
     places, sums = np.empty(k), np.zeros((2, k, 3, k))
     for row in range(points.shape[0]):
         own = labels[row]
         if own < 0:
             continue
-        half, weight = (rows.first_row + row) % 2, rows.weight[row]
-        number, total, squares = sums[half, own]
+        half = (rows.first_row + row) % 2
         for other in range(k):
-            places[other] = -lines.low[pairs[own, other]]
+            places[other] = -low[own, other]
         for feature in range(q):
             value, way = points[row, feature], ways[own, feature]
             for other in range(k):  # several at a time: the other component is the last axis
                 places[other] += way[other] * value
+        _count(places, scale[own], pairs[own], own, rows.weight[row], histogram[half], sums[half, own])
+    _add_moments(sums, pairs, moments)
+
+
+@kernel
+def _add_odds(odds, rows, k, histogram, moments):
+    scores, labels = rows.points, rows.labels
+    pairs, low, scale, sign = _tables(odds.low, odds.scale, k)
+    places, sums = np.empty(k), np.zeros((2, k, 3, k))
+    for row in range(scores.shape[0]):
+        own = labels[row]
+        if own < 0:
+            continue
+        half, best = (rows.first_row + row) % 2, scores[row, own]
         for other in range(k):
-            place = places[other] * scale[own, other]
-            number[other] += weight
-            total[other] += weight * place
-            squares[other] += weight * place * place
-            places[other] = place
-        for other in range(k):
-            where = (places[other] - _LOW) / width
-            if 0.0 <= where < BINS and other != own:
-                histogram[half, pairs[own, other], int(where)] += weight
+            places[other] = sign[own, other] * (best - scores[row, other]) - low[own, other]
+        _count(places, scale[own], pairs[own], own, rows.weight[row], histogram[half], sums[half, own])
+    _add_moments(sums, pairs, moments)
+
+
+@kernel(inline=True)
+def _tables(low, scale, k):
+    """What is known of pairs as matrices (k, k): their number, low, scale, and 1 or, for the later of the two, -1."""
+    pairs, lows, scales, sign = np.zeros((k, k), dtype=np.int64), np.zeros((k, k)), np.zeros((k, k)), np.ones((k, k))
+    for i in range(k):
+        for j in range(i + 1, k):
+            pair = i * k - i * (i + 1) // 2 + j - i - 1
+            pairs[i, j] = pairs[j, i] = pair
+            lows[i, j] = lows[j, i] = low[pair]
+            scales[i, j] = scales[j, i] = scale[pair]
+            sign[j, i] = -1.0
+    return pairs, lows, scales, sign
+
+
+@kernel(inline=True)
+def _count(places, scale, pairs, own, weight, histogram, sums):
+    """Add a row of component `own` at places (k,), not yet scaled, to the histogram (p, BINS) and sums (3, k)."""
+    width = (_HIGH - _LOW) / BINS
+    number, total, squares = sums
+    for other in range(places.shape[0]):
+        place = places[other] * scale[other]
+        number[other] += weight
+        total[other] += weight * place
+        squares[other] += weight * place * place
+        places[other] = place
+    for other in range(places.shape[0]):
+        where = (places[other] - _LOW) / width
+        if 0.0 <= where < BINS and other != own:
+            histogram[pairs[other], int(where)] += weight
+
+
+@kernel(inline=True)
+def _add_moments(sums, pairs, moments):
+    """Add sums (2, k, 3, k) of the rows of each component towards each other one to those of the pairs."""
+    k = pairs.shape[0]
     for own in range(k):
         for other in range(k):
             if other != own:

@@ -1,7 +1,8 @@
 """The tree over the components of a fitted mixture, from what one pass over the rows adds up to.
 
-Gaussian rows are counted along lines between components (`core.valleys`), rows of other families by how far components
-overlap (`core.overlap`); `between` adds up either. `found_levels` makes the tree of the sums and cuts it.
+Gaussian rows are counted along lines between components and along log odds (`core.valleys`), rows of other families by
+how far components overlap (`core.overlap`); `between` adds up either. `found_levels` makes the tree of the sums and
+cuts it.
 """
 
 import itertools
@@ -22,7 +23,20 @@ from dtree.core.levels import (
     stability,
 )
 from dtree.core.overlap import Overlap, overlap_of, overlap_tree
-from dtree.core.valleys import DEVIATIONS, Labelled, Lines, PairSums, add_rows, depths, lines_between, separations
+from dtree.core.valleys import (
+    DEVIATIONS,
+    Labelled,
+    Lines,
+    Odds,
+    PairSums,
+    add_odds,
+    add_rows,
+    both,
+    depths,
+    lines_between,
+    odds_between,
+    separations,
+)
 from dtree.methods.completed_rows import completed
 from dtree.variational.mixture import Mixture
 
@@ -86,10 +100,10 @@ def depths_of(pairs: PairSums, half: int | None, deviations: float) -> tuple[np.
     """
     if half is None:
         histogram, moments = pairs.together()
-        return depths(histogram, moments, deviations), separations(moments)
-    # A bound from half of the rows is wider than that from all of them; with so many deviations it is as wide.
-    histogram, moments = pairs.histogram[half], pairs.moments[half]
-    return depths(histogram, moments, deviations / np.sqrt(2.0)), separations(moments)
+    else:  # a bound from half of the rows is wider than that from all of them; with so many deviations it is as wide
+        histogram, moments, deviations = pairs.histogram[half], pairs.moments[half], deviations / np.sqrt(2.0)
+    along_lines, along_odds = depths(histogram, moments, deviations).reshape(2, -1)
+    return np.maximum(along_lines, along_odds), separations(moments[: along_lines.shape[0]])
 
 
 def hosts(mixture: Mixture, held: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -153,8 +167,11 @@ def occupied_by(mixture: Mixture) -> np.ndarray:
     return order[mixture.counts[order] > 1e-6]
 
 
-def lines_of(mixture: Mixture, held: np.ndarray) -> Lines | None:
-    """The line that tells each two Gaussian components apart best, a linear discriminant; None for other families."""
+def lines_of(mixture: Mixture, held: np.ndarray) -> tuple[Lines, Odds] | None:
+    """What tells each two Gaussian components apart: a line, the best linear discriminant, and the log odds.
+
+    None for other families.
+    """
     family, statistics = on_straight_scales(mixture.family, mixture.statistics[held])
     if not isinstance(family, Gaussian | DiagonalGaussian):
         return None
@@ -172,7 +189,7 @@ def lines_of(mixture: Mixture, held: np.ndarray) -> Lines | None:
     else:
         variance = found["variances"] / family.unit**2
         directions = (centres[i] - centres[j]) / (variance[i] + variance[j])
-    return lines_between(centres, directions)
+    return lines_between(centres, directions), odds_between(mixture.mean_scores(held))
 
 
 class Own(NamedTuple):
@@ -184,7 +201,7 @@ class Own(NamedTuple):
     first_row: int
 
 
-def between(mixture: Mixture, held: np.ndarray, lines: Lines | None, own: Own) -> PairSums | Overlap:
+def between(mixture: Mixture, held: np.ndarray, lines: tuple[Lines, Odds] | None, own: Own) -> PairSums | Overlap:
     """What rows add to what is known about the pairs of the components `held` (k,)."""
     rows, labels = own.rows, own.labels.astype(np.int64)
     if isinstance(mixture.family, Bent | DiagonalGaussian | Gaussian | Mixed) and has_holes(rows):
@@ -196,4 +213,6 @@ def between(mixture: Mixture, held: np.ndarray, lines: Lines | None, own: Own) -
         views = itertools.chain([mixture.responsibilities(rows, held)], others)
         return overlap_of(views, labels, own.weight, own.first_row)
     points = np.ascontiguousarray(mixture.family.points(rows), dtype=np.float64)
-    return add_rows(lines, Labelled(points, labels, own.weight, own.first_row), held.shape[0])
+    along, k = Labelled(points, labels, own.weight, own.first_row), held.shape[0]
+    scores = along._replace(points=mixture.scores(rows, held))
+    return both(add_rows(lines[0], along, k), add_odds(lines[1], scores, k))

@@ -39,6 +39,8 @@ _BENT_BEHIND = 0.1  # the same for bends of more than _QUICK_ROWS rows, where a 
 _QUICK_ROWS = 2000
 _SHORT = 4  # passes from components that are there already
 _CLEARLY = math.log(20.0)  # nats: odds of twenty to one are called strong evidence
+# Rows times statistics of a covariance matrix that are fitted from other starts again: this many take a second or two.
+_STARTED_NUMBERS, _MOST_STARTS = 30_000, 5
 _ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
 
 
@@ -109,17 +111,49 @@ def fit_components(
     full = "gaussian" in structures
     X, weight = in_own_order(X, weight, full)
     fits: list[Fit] = []
-    for structure in structures:
-        fits += _from_centres(X, weight, structure, kinds, alpha, seed, fits)
-    if not full:
-        return max(fits, key=_bound)
-    if X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
-        fits.append(_from_greedy_clusters(X, weight, alpha, seed))
-    one_group = chosen_bends(X, weight, np.ones((X.shape[0], 1)))
-    if not one_group.straight and _may_bend(X, weight, alpha, max(fits, key=_bound), one_group):
+    for own in _seeds(seed, starts_for(*X.shape) if full else 1):
+        reached, straight = max(map(_bound, fits), default=-np.inf), list[Fit]()
         for structure in structures:
-            fits += _from_centres(X, weight, structure, kinds, alpha, seed, fits, one_group)
-    return _bent_to_fit(X, weight, alpha, seed, _finest_of_the_best(fits))
+            straight += _from_centres(X, weight, structure, kinds, alpha, own, fits + straight)
+        if full and X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
+            straight.append(_from_greedy_clusters(X, weight, alpha, own))
+        fits += straight
+        if full and straight:
+            fits += _from_bent_scales(X, weight, structures, kinds, alpha, own, straight)
+        if max(map(_bound, fits)) < reached + _CLEARLY:
+            break
+    return _bent_to_fit(X, weight, alpha, seed, _finest_of_the_best(fits)) if full else max(fits, key=_bound)
+
+
+def starts_for(n: int, d: int) -> int:
+    """How often n rows of d features are fitted at most, as long as another start finds more.
+
+    >>> starts_for(300, 2), starts_for(5000, 2), starts_for(569, 30)
+    (5, 1, 1)
+    """
+    return min(max(_STARTED_NUMBERS // (n * (1 + d + d * (d + 1) // 2)), 1), _MOST_STARTS)
+
+
+def _seeds(seed: int, number: int) -> list[int]:
+    """The seed itself, and others that follow from it."""
+    return [seed, *map(int, np.random.SeedSequence(seed).generate_state(number - 1))]
+
+
+def _from_bent_scales(
+    X: np.ndarray,
+    weight: np.ndarray,
+    structures: tuple[str | Family, ...],
+    kinds: tuple[Column, ...],
+    alpha: float,
+    seed: int,
+    straight: list[Fit],
+) -> list[Fit]:
+    """Fits to plain numbers on scales bent to look like one group, beside those on straight scales."""
+    bends, found = chosen_bends(X, weight, np.ones((X.shape[0], 1))), list[Fit]()
+    if not bends.straight and _may_bend(X, weight, alpha, max(straight, key=_bound), bends):
+        for structure in structures:
+            found += _from_centres(X, weight, structure, kinds, alpha, seed, straight + found, bends)
+    return found
 
 
 def _finest_of_the_best(fits: list[Fit]) -> Fit:
@@ -245,7 +279,7 @@ def _from_greedy_clusters(X: np.ndarray, weight: np.ndarray, alpha: float, seed:
     labels = canonical_labels(improved_kmeans(model, atoms, order).labels)
     size = max(2, min(X.shape[0], int(labels.max()) + 1 + _SPARE))
     settings = settings_of(model.family, alpha, size, labels)
-    return fit_rows(X, weight, size, settings, seed)
+    return _learned(X, weight, settings, seed, fit_rows(X, weight, size, settings, seed))
 
 
 def _learned(X: Any, weight: np.ndarray, settings: Settings, seed: int, best: Fit) -> Fit:

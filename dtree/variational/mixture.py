@@ -122,6 +122,15 @@ class Mixture(msgspec.Struct, frozen=True):
             softmax_rows(found, np.zeros(found.shape[0]))
             yield found
 
+    def scores(self, X: Any, order: np.ndarray) -> np.ndarray:
+        """Logarithms (n, T) of the responsibilities for rows X (n, d), up to a constant of each row."""
+        return _by_pieces(self._scorer(order), X)
+
+    def mean_scores(self, order: np.ndarray) -> np.ndarray:
+        """The means (T, T) of these over the rows of each component: scores add up as statistics do."""
+        statistics = self.statistics[order]
+        return np.asarray((statistics / statistics[:, :1]) @ self._coefficients()[order].T)
+
     def best(self, X: Any, order: np.ndarray) -> np.ndarray:
         """The place (n,) in `order` of the component with the largest responsibility for each row of X (n, d)."""
         score = self._scorer(order)

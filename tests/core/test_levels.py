@@ -18,7 +18,7 @@ from dtree.core.levels import (
     stability,
     valleys_around,
 )
-from dtree.core.valleys import BINS, Labelled, add_rows, depths, lines_between
+from dtree.core.valleys import BINS, Labelled, add_odds, add_rows, depths, lines_between, odds_between
 from tests.naive.levels import bounded_depth, joins_of
 
 
@@ -202,3 +202,17 @@ def test_chunks_add_up_to_the_whole_and_bins_are_those_of_a_plain_loop() -> None
                 if 0 <= at < BINS:
                     counts[row % 2, pair, at] += weight[row]
     np.testing.assert_array_equal(whole.histogram, counts)
+
+
+def test_log_odds_are_lines_through_the_scores() -> None:
+    rng = np.random.default_rng(2)
+    scores, labels = rng.normal(size=(200, 4)) * 5, rng.integers(0, 4, 200)
+    scores[np.arange(200), labels] += 6.0
+    means = np.array([scores[labels == c].mean(axis=0) for c in range(4)])
+    i, j = np.triu_indices(4, 1)
+    ways = np.eye(4)[i] - np.eye(4)[j]
+    rows, odds = Labelled(scores, labels, np.ones(200), 3), odds_between(means)
+    lines = lines_between(means, ways)  # through the means of the rows of each, as the log odds are measured
+    np.testing.assert_allclose(odds.low, lines.low)
+    for got, expected in zip(add_odds(odds, rows, 4), add_rows(lines, rows, 4)):
+        np.testing.assert_allclose(got, expected, atol=1e-9)

@@ -52,6 +52,14 @@ def test_one_gaussian_is_one_cluster(n: int) -> None:
     assert fit(np.random.default_rng(2).normal(size=(n, 3))).n_clusters_ == 1
 
 
+def test_a_compact_group_within_a_diffuse_one_is_a_cluster() -> None:
+    rng = np.random.default_rng(0)  # no line shows a valley between them, but no row lies as far out as between them
+    spread = np.repeat([0.4, 2.0], 200)[:, None]
+    assert adjusted_rand_score(np.repeat([0, 1], 200), fit(spread * rng.normal(size=(400, 12))).labels_) > 0.99
+    tails = np.sqrt(rng.chisquare(3, 400) / 3.0)[:, None]  # spreads of all sizes leave no gap
+    assert fit(rng.normal(size=(400, 12)) / tails).n_clusters_ == 1
+
+
 def test_neither_order_nor_units_matter(blobs: dtree.TreeClustering) -> None:
     order = np.random.default_rng(3).permutation(240)
     assert np.array_equal(fit(BLOBS[order]).labels_, blobs.labels_[order])
