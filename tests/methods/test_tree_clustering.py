@@ -60,6 +60,14 @@ def test_a_compact_group_within_a_diffuse_one_is_a_cluster() -> None:
     assert fit(rng.normal(size=(400, 12)) / tails).n_clusters_ == 1
 
 
+def test_two_groups_that_overlap_are_two_clusters_once_there_are_rows_enough_to_be_sure() -> None:
+    rng = np.random.default_rng(130)  # the density falls to about half between them
+    own = np.repeat([0, 1], 1000)
+    X = (3.3 * own + rng.normal(size=2000))[:, None]
+    assert adjusted_rand_score(own, fit(X).labels_) > 0.7
+    assert fit(X[::20]).n_clusters_ == 1
+
+
 def test_neither_order_nor_units_matter(blobs: dtree.TreeClustering) -> None:
     order = np.random.default_rng(3).permutation(240)
     assert np.array_equal(fit(BLOBS[order]).labels_, blobs.labels_[order])
