@@ -10,6 +10,8 @@ import importlib
 import pkgutil
 import sys
 
+import tests.kept_kernels  # noqa: F401  (what this compiles, the other tests need not)
+
 FORBIDDEN = ("dask", "distributed", "zarr", "pandas", "xarray", "typer", "rich")
 ROOMS = ("core", "hierarchy", "kmeans", "mcmc", "variational", "diffusion")
 

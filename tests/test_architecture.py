@@ -184,12 +184,11 @@ print(hits, misses)
 """
 
 
-def test_a_second_process_compiles_nothing(tmp_path):
-    first_hits, first_misses = map(int, _python(FIT, DTREE_CACHE_DIR=str(tmp_path)).split())
-    hits, misses = map(int, _python(FIT, DTREE_CACHE_DIR=str(tmp_path)).split())
-    assert first_hits == 0
-    assert first_misses > 5
-    assert hits > 0  # callees come inside their callers, so there are fewer hits than first misses
+def test_a_second_process_compiles_nothing():
+    """What happens where nothing was compiled before is in core/test_kernel_cache."""
+    assert sum(map(int, _python(FIT).split())) > 0
+    hits, misses = map(int, _python(FIT).split())
+    assert hits > 0
     assert misses == 0
 
 

@@ -201,9 +201,10 @@ def test_constant_and_dependent_columns(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
     """A real process, stopped by the signal that Ctrl-C sends."""
     random = np.random.default_rng(0)
-    np.save(tmp_path / "x.npy", random.normal(size=(60_000, 6)))
+    np.save(tmp_path / "x.npy", random.normal(size=(3_000, 6)))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "TERM": "dumb", "OMP_NUM_THREADS": "1"}
     command = ["vb", "x.npy", "--variant", "FSD", "--tol", "0", "--max-passes", "100000", "--out", "run.zarr"]
+    command += ["--sample-rows", "500", "--truncation", "5"]
     process = subprocess.Popen(
         [sys.executable, "-m", "dtree.cli", *command], cwd=tmp_path, env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,

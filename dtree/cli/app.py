@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dtree.cli.console import with_exit_codes
 from dtree.cli.stores import with_storage_options
 
 # A command lives in `dtree.cli.NAME`, which offers it as a function called `command`; a method of that name that has no
@@ -64,7 +65,7 @@ class LazyCommands(TyperGroup):
             add_completion=False,
         )
         command = _function_of(name)
-        one.command(name)(command if name in _WITHOUT_STORES else with_storage_options(command))
+        one.command(name)(with_exit_codes(command if name in _WITHOUT_STORES else with_storage_options(command)))
         found = typer.main.get_command(one)
         found.name = name
         return found

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli.console import err, out, say, with_exit_codes
+from dtree.cli.console import err, out, say
 
 
-@with_exit_codes
 def command(
     rows: Annotated[int, typer.Option(min=10, max=50_000, help="Rows of the largest tree.")] = 4000,
     features: Annotated[int, typer.Option(min=1, max=200, help="Features of each row.")] = 10,

@@ -22,7 +22,7 @@ from dtree.cli.arguments import (
     seconds_in,
 )
 from dtree.cli.cluster import Cluster, cluster_options, stopped
-from dtree.cli.console import OUT_OF_TIME, code_of, say, with_exit_codes
+from dtree.cli.console import OUT_OF_TIME, code_of, progress_bar, say
 from dtree.core.progress import also_listening
 from dtree.methods import method_named
 from dtree.methods.settings import Option, checked, options_of
@@ -68,7 +68,7 @@ def fitting_command(
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = explanation
-    return cluster_options(with_exit_codes(run))
+    return cluster_options(run)
 
 
 class Words(NamedTuple):
@@ -121,25 +121,15 @@ def fit(methods: Sequence[str], choose: Callable[..., str] | None, given: dict[s
 def _fitted(method: Any, settings: Any, source: Any, words: Words) -> Any:
     """The finished run; a stop is said and ends the command."""
     from dtree.cli.log_file import logged
-    from dtree.engine.drive import Given, OutOfTime, Place, drive, in_words
+    from dtree.engine.drive import Given, Place, drive, in_words
 
     begin = {"data": words.data, "run": str(words.out), "settings": in_words(settings), "seed": words.seed}
     rows = 0 if isinstance(source, str) else source.shape[0]
     with logged(words.log_file, method=method.name, rows=rows, **begin) as log:
-        try:
-            with words.cluster.client_for(method, settings, rows) as client, watched(method, settings, log) as show:
-                run = drive(
-                    method,
-                    settings,
-                    Given(source, words.labels_column, random_state=words.seed),
-                    Place(words.out, words.overwrite, client, seconds_in(words.time_limit)),
-                    method.seed_of(words.seed),
-                    show,
-                )
-        except KeyboardInterrupt as stop:
-            raise stopped(words.out, code_of(stop)) from None
-        except OutOfTime:
-            raise stopped(words.out, OUT_OF_TIME) from None
+        with at_work(method, settings, rows, words.cluster, words.out, log) as (client, show):
+            given = Given(source, words.labels_column, random_state=words.seed)
+            place = Place(words.out, words.overwrite, client, seconds_in(words.time_limit))
+            run = drive(method, settings, given, place, method.seed_of(words.seed), show)
         log.done(run)
     return run
 
@@ -160,16 +150,27 @@ def settings_for(method: Any, given: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def watched(method: Any, settings: Any, log: Any, run: Any = None) -> Iterator[Callable[[Any], None]]:
-    """Gives a callback which shows how a fit goes and writes it into a log; `run` is one that goes on."""
-    from dtree.cli.chain_table import chain_table
-    from dtree.cli.console import progress_bar
+def at_work(
+    method: Any, settings: Any, rows: int, cluster: Cluster, out: str, log: Any, run: Any = None
+) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """Gives a Dask client (or None), and a callback which shows how a fit goes and writes it into a log.
 
-    with (
-        chain_table(settings.sampler, run) if method.name == "chains" else progress_bar() as show,
-        also_listening(log.listen),
-    ):
-        yield log.also(show)
+    A stop of the block is said and ends the command; `run` is one that goes on.
+    """
+    from dtree.cli.chain_table import chain_table
+    from dtree.engine.drive import OutOfTime
+
+    try:
+        with (
+            cluster.client_for(method, settings, rows) as client,
+            chain_table(settings.sampler, run) if method.name == "chains" else progress_bar() as show,
+            also_listening(log.listen),
+        ):
+            yield client, log.also(show)
+    except KeyboardInterrupt as stop:
+        raise stopped(out, code_of(stop)) from None
+    except OutOfTime:
+        raise stopped(out, OUT_OF_TIME) from None
 
 
 # Options from settings ------------------------------------------------------------------------------------------------

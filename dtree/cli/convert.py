@@ -6,10 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from dtree.cli.arguments import OVERWRITE
-from dtree.cli.console import say, with_exit_codes
+from dtree.cli.console import say
 
 
-@with_exit_codes
 def command(
     old: Annotated[Path, typer.Argument(help="A finished run that dtree 0.1 wrote.")],
     new: Annotated[Path, typer.Argument(help="The run to make.")],

@@ -7,14 +7,13 @@ import typer
 
 from dtree.cli.arguments import OVERWRITE
 from dtree.cli.cluster import Cluster, cluster_options
-from dtree.cli.console import out, progress_bar, say, with_exit_codes
+from dtree.cli.console import out, progress_bar, say
 from dtree.cli.output import can_draw, check_file, draw, write_columns
 
 _MANY = 10_000  # rows above which the demo shows how a dataset on disk is fitted
 
 
 @cluster_options
-@with_exit_codes
 def command(
     out_: Annotated[Path, typer.Option("--out", help="Where to write the run.")] = Path("dtree-demo.zarr"),
     rows: Annotated[int, typer.Option(help="How many rows, at least 9; above 10,000 they are written to disk.")] = 180,

@@ -224,18 +224,7 @@ def provenance(run: Any) -> None:
     """Where a run came from: enough to make it again."""
     header = run.header
     settings = ", ".join(f"{name} {value}" for name, value in header.settings.items() if value is not None)
-    facts = {
-        "method": header.method,
-        "settings": settings,
-        "seed": header.random_state if header.random_state is not None else f"{header.seed} (drawn)",
-        "data fingerprint": header.fingerprint or "not recorded",
-        "command": " ".join(header.command),
-        "converged": {True: "yes", False: "no", None: "not known"}[header.converged],
-        "made": f"{header.created} in {header.seconds:.3f} s",
-        "versions": ", ".join(f"{name} {value}" for name, value in header.versions.items()),
-        **header.notes,
-    }
-    for name, value in facts.items():
+    for name, value in {"method": header.method, "settings": settings, **header.origin}.items():
         say(f"{name}: {value}")
 
 

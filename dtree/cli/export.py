@@ -6,11 +6,10 @@ from typing import Annotated
 import typer
 
 from dtree.cli.arguments import OVERWRITE, RUN
-from dtree.cli.console import say, with_exit_codes
+from dtree.cli.console import say
 from dtree.cli.output import check_ending, check_file, draw, write_columns, write_linkage
 
 
-@with_exit_codes
 def command(
     run: RUN,
     newick: Annotated[Path | None, typer.Option(help="Write the tree as Newick text.")] = None,

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from dtree.cli.arguments import DATA, OVERWRITE, RUN
-from dtree.cli.console import err, say, with_exit_codes
+from dtree.cli.console import err, say
 from dtree.cli.output import check_ending, check_file
 
 
-@with_exit_codes
 def command(
     run: RUN,
     data: DATA,

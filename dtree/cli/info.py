@@ -1,10 +1,8 @@
 """`dtree info`: what a run holds and where it came from."""
 
 from dtree.cli.arguments import RUN
-from dtree.cli.console import with_exit_codes
 
 
-@with_exit_codes
 def command(run: RUN) -> None:
     """Say what a run holds and where it came from.
 

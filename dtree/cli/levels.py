@@ -6,11 +6,10 @@ from typing import Annotated
 import typer
 
 from dtree.cli.arguments import OVERWRITE, RUN
-from dtree.cli.console import progress_bar, say, with_exit_codes
+from dtree.cli.console import progress_bar, say
 from dtree.cli.output import check_ending, check_file, write_columns
 
 
-@with_exit_codes
 def command(
     run: RUN,
     clusters: Annotated[int | None, typer.Option(min=1, help="Cut into so many clusters.")] = None,

@@ -8,7 +8,7 @@ import typer
 
 from dtree.cli.arguments import DATA, LABELS_COLUMN, OVERWRITE, RUN
 from dtree.cli.cluster import Cluster, cluster_options
-from dtree.cli.console import err, progress_bar, say, with_exit_codes
+from dtree.cli.console import err, progress_bar, say
 from dtree.cli.output import check_ending, check_file, write_columns
 
 ENDINGS = (".csv", ".npy", ".npz", ".zarr")
@@ -16,7 +16,6 @@ _PIECE_VALUES = 4_000_000  # numbers read at once for a target that is one file
 
 
 @cluster_options
-@with_exit_codes
 def command(
     run: RUN,
     data: DATA,

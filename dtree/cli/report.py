@@ -5,15 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli.console import say, with_exit_codes
+from dtree.cli.arguments import OVERWRITE, RUN
+from dtree.cli.console import say
 from dtree.cli.output import check_ending, check_file
 
 _MOST_READ = 200_000  # rows that are read for the sake of a picture
 
 
-@with_exit_codes
 def command(
-    run: Annotated[str, typer.Argument(help="A finished run of any kind.")],
+    run: RUN,
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     data: Annotated[
         str | None, typer.Option(help="The rows, for their picture and names where a run keeps only summaries.")
@@ -21,7 +21,7 @@ def command(
     labels_column: Annotated[str | None, typer.Option(help="Column of --data that is not a feature.")] = None,
     image_shape: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH when a row is a picture, e.g. 28x28.")] = None,
     title: Annotated[str | None, typer.Option(help="What to write on top; the name of the run if not given.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")] = False,
+    overwrite: OVERWRITE = False,
 ) -> None:
     """Write one HTML page about a run: its tree to walk through, clusters, evidence and provenance.
 
@@ -40,13 +40,12 @@ def command(
 
 
 def _rows(run: str, data: str, labels_column: str | None) -> Any:
-    """The rows of a file with their names, without the column that the run left out."""
-    from dtree.data import in_memory, open_source
+    """The rows of a file with their names, as the run knows them."""
+    from dtree.cli.cells import source_for
+    from dtree.data import in_memory
     from dtree.runs.run import Run
 
-    header = Run.open(run).header
-    leave_out = [name for name in (labels_column, header.labels_column) if name]
-    return in_memory(open_source(data, leave_out=leave_out, known=header.kinds))
+    return in_memory(source_for(Run.open(run).header, data, labels_column))
 
 
 def _own_rows(run: str) -> Any:

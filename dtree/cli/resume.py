@@ -5,13 +5,12 @@ from typing import Annotated
 import typer
 
 from dtree.cli.arguments import LOG_FILE, RUN, TIME_LIMIT, seconds_in
-from dtree.cli.cluster import Cluster, cluster_options, stopped
-from dtree.cli.command import watched
-from dtree.cli.console import OUT_OF_TIME, code_of, say, with_exit_codes
+from dtree.cli.cluster import Cluster, cluster_options
+from dtree.cli.command import at_work
+from dtree.cli.console import say
 
 
 @cluster_options
-@with_exit_codes
 def command(
     run: RUN,
     accept_changed_data: Annotated[
@@ -28,7 +27,7 @@ def command(
     """
     from dtree.cli.describe import describe
     from dtree.cli.log_file import logged
-    from dtree.engine.drive import OutOfTime, job_of, resume
+    from dtree.engine.drive import job_of, resume
     from dtree.runs.run import Run, is_run, place_of, unfinished
     from dtree.storage import located
 
@@ -39,16 +38,8 @@ def command(
     if not opened.header.done:
         job = job_of(opened)
         with logged(log_file, method=job.method.name, rows=job.n, run=str(run), resumed=True) as log:
-            try:
-                with (
-                    cluster.client_for(job.method, job.settings, job.n) as client,
-                    watched(job.method, job.settings, log, place) as show,
-                ):
-                    opened = resume(place, client, show, accept_changed_data, seconds)
-            except KeyboardInterrupt as stop:
-                raise stopped(run, code_of(stop)) from None
-            except OutOfTime:
-                raise stopped(run, OUT_OF_TIME) from None
+            with at_work(job.method, job.settings, job.n, cluster, run, log, place) as (client, show):
+                opened = resume(place, client, show, accept_changed_data, seconds)
             log.done(opened)
     elif place != located(run):
         opened = resume(place)  # a finished run that was stopped before it took the place of another

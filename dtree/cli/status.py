@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from dtree.cli.arguments import RUN
-from dtree.cli.console import say, with_exit_codes
+from dtree.cli.console import say
 
 
-@with_exit_codes
 def command(
     run: RUN,
     json: Annotated[bool, typer.Option("--json", help="Say it as one line of JSON.")] = False,

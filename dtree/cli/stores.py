@@ -7,8 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from dtree.cli.console import with_exit_codes
-
 _OPTION = Annotated[
     list[str] | None,
     typer.Option(
@@ -31,7 +29,6 @@ def with_storage_options(command: Callable[..., Any]) -> Callable[..., Any]:
         with with_options(options_said(storage_option)):
             return command(*args, **given)
 
-    run = with_exit_codes(run)
     run.__signature__ = inner.replace(parameters=[*inner.parameters.values(), added])  # type: ignore[attr-defined]
     run.__annotations__ = {**{name: p.annotation for name, p in inner.parameters.items()}, "storage_option": _OPTION}
     return run

@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from dtree.cli.arguments import RUN
-from dtree.cli.console import BAD_INPUT, err, printable, say, with_exit_codes
+from dtree.cli.console import BAD_INPUT, err, printable, say
 
 
-@with_exit_codes
 def command(
     run: RUN, data: Annotated[bool, typer.Option("--data", help="Read the data of the run too, once.")] = False
 ) -> None:

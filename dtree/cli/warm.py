@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from dtree.cli.console import progress_bar, say, with_exit_codes
+from dtree.cli.console import progress_bar, say
 
 
-@with_exit_codes
 def command(
     method: Annotated[list[str] | None, typer.Option(help="Only this method; may be said several times.")] = None,
     family: Annotated[list[str] | None, typer.Option(help="Only this family; may be said several times.")] = None,

@@ -240,9 +240,10 @@ def neighbour_hessian(tree: Beliefs, z: np.ndarray, precision: float, diagonal: 
 def eliminate_tree(
     order: np.ndarray, parent: np.ndarray, diagonal: np.ndarray, off: np.ndarray, right: np.ndarray
 ) -> tuple[float, bool]:
-    """Log determinant of a tree-structured symmetric matrix; `right` (k, n-1) is overwritten by L^-1 right scaled.
+    """Log determinant of a symmetric matrix M (n-1, n-1), and whether M is positive definite.
 
-    After the call `right @ right.T` is the original `right M^-1 right'`.
+    M has entries on its `diagonal` and between a node and its parent (`off`) only, so nodes are eliminated from the
+    leaves upwards. `right` (k, n-1) is changed too: afterwards `right @ right.T` is what `right M^-1 right'` was.
     """
     n = (parent.shape[0] + 1) // 2
     log_det = 0.0

@@ -102,7 +102,7 @@ def empty_pool(leaves: Leaves, hyper: Hyper) -> Pool:
 
 @kernel
 def mix(key: int) -> int:
-    """Spread the hash of a leaf set, so that sums over nodes identify the structure."""
+    """The hash of a leaf set as a number whose sum over all nodes tells one structure from another."""
     return ((key * key) % KEY_PRIME * key) % KEY_PRIME
 
 

@@ -123,15 +123,12 @@ class DPMixtureMCMC(ClusterMixin, ClusterParameters, Memberships, Estimator):
         from dtree.engine.drive import Given, Place, drive  # dask is loaded only when it is asked for
 
         settings = msgspec.structs.replace(self._settings(), family=None, coarsening=None)
-        if not isinstance(self.family, Family):
-            raise ValueError(
-                "atoms are statistics of one family: give it as an object, e.g. the family_ of the reduction"
-            )
-        atoms = checked_atoms(self.family, atoms)
+        family: Any = self.family
+        atoms = checked_atoms(family, atoms)
         self._forget()
-        model = Model(self.family, DirichletProcess(), self.coarsening)  # the settings have a prior of their own
+        model = Model(family, DirichletProcess(), self.coarsening)  # the settings have a prior of their own
         # Leaves that are no rows, with what a run of Bayes K-means says of its clusters.
-        leaves = SimpleNamespace(statistics=atoms, model=model, columns=np.arange(self.family.n_features))
+        leaves = SimpleNamespace(statistics=atoms, model=model, columns=np.arange(family.n_features))
         place = Place(self.out, client=self.client)
         with self._stores():
             run = drive(self._method, settings, Given(None, reduction=leaves), place, seed_of(self.random_state))

@@ -54,7 +54,7 @@ def checked_atoms(family: str | Family, atoms: Any) -> np.ndarray:
     if not isinstance(family, Family):
         raise ValueError("atoms are statistics of one family: give it as an object, e.g. the family_ of the reduction")
     atoms = np.ascontiguousarray(atoms, dtype=np.float64)
-    width = family.statistics(np.zeros((1, family.n_features))).shape[1]
+    width = family.n_statistics
     if atoms.ndim != 2 or atoms.shape[0] == 0 or atoms.shape[1] != width:
         raise ValueError(f"atoms of this family are rows of {width} numbers, not an array of shape {atoms.shape}")
     if not np.all(np.isfinite(atoms)) or np.any(atoms[:, 0] <= 0.0):

@@ -16,6 +16,7 @@ from dtree.core.families import Mixed
 from dtree.core.names import Named, take_names
 from dtree.methods.facts import counted
 from dtree.reporting.markup import Section, embedded_json, join, number
+from dtree.reporting.projection import evenly
 from dtree.reporting.sections_clusters import cluster_section, projection_section
 from dtree.reporting.sections_evidence import (
     coclustering_section,
@@ -174,7 +175,7 @@ def give_points(subject: Subject, X: Any, most: int) -> None:
     if len(X.shape) != 2 or X.shape[1] != subject.n_features:
         raise ValueError(f"X has shape {tuple(X.shape)} but the model was fitted to {subject.n_features} features")
     n = X.shape[0]
-    keep = np.linspace(0, n - 1, min(n, most)).round().astype(int)
+    keep = evenly(n, most)
     rows = X.iloc[keep] if hasattr(X, "iloc") else X[keep]
     row_leaf, leaf = subject.facts.row_leaf, None
     if row_leaf is not None and row_leaf.shape[0] == n:

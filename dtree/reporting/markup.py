@@ -92,6 +92,15 @@ def number(value: Any, digits: int = 4) -> str:
     return text.replace("-", "\u2212")
 
 
+def fixed(value: float) -> str:
+    """A number with three decimals, as columns of a table have it.
+
+    >>> fixed(-1234.5)
+    '−1,234.500'
+    """
+    return f"{value:,.3f}".replace("-", "\u2212")
+
+
 def embedded_json(value: Any) -> Markup:
     """JSON that can stand inside a script element: no `<`, so nothing in it can end the element or start a comment.
 

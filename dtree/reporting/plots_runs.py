@@ -7,7 +7,7 @@ import numpy as np
 
 from dtree.core.colours import CLUSTER_COLOURS, INK, colour_of
 from dtree.reporting.profile import Profile
-from dtree.reporting.projection import principal_plane
+from dtree.reporting.projection import over_clusters, principal_plane
 from dtree.reporting.style import new_axes, quiet_axes
 from dtree.reporting.subject import subject_of
 
@@ -177,7 +177,7 @@ def plot_coclustering(model_or_matrix: Any, ax: Any = None, *, labels: Any = Non
     if hasattr(model_or_matrix, "coclustering"):
         model = model_or_matrix
         labels = np.asarray(subject_of(model).facts.leaf_clusters if labels is None else labels)
-        rows = _spread(labels)
+        rows = over_clusters(labels, _MOST_TOGETHER)
         together = model.coclustering(rows)
     else:
         matrix = np.asarray(model_or_matrix, dtype=float)
@@ -186,7 +186,7 @@ def plot_coclustering(model_or_matrix: Any, ax: Any = None, *, labels: Any = Non
         labels = _order_of(matrix) if labels is None else np.asarray(labels)
         if labels.shape != (matrix.shape[0],):
             raise ValueError(f"there are {labels.size} labels but {matrix.shape[0]} rows")
-        rows = _spread(labels)
+        rows = over_clusters(labels, _MOST_TOGETHER)
         together = matrix[np.ix_(rows, rows)]
     ax = new_axes(5.4, 4.6) if ax is None else ax
     image = ax.imshow(together, cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
@@ -198,11 +198,6 @@ def plot_coclustering(model_or_matrix: Any, ax: Any = None, *, labels: Any = Non
     shown = f"{len(rows):,}" if len(rows) == len(labels) else f"{len(rows):,} of {len(labels):,}"
     ax.set_xlabel(f"{shown} rows, ordered by cluster", fontsize=9, color=INK)
     return ax
-
-
-def _spread(labels: np.ndarray) -> np.ndarray:
-    order = np.argsort(labels, kind="stable")
-    return order[np.linspace(0, order.size - 1, min(order.size, _MOST_TOGETHER)).round().astype(int)]
 
 
 def _order_of(matrix: np.ndarray) -> np.ndarray:

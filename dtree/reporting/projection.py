@@ -1,10 +1,24 @@
-"""The plane in which rows or leaves differ most."""
+"""Which of many rows are drawn, and the plane in which they differ most."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from dtree.reporting.profile import Profile
+
+
+def evenly(n: int, most: int) -> np.ndarray:
+    """The places of at most so many of n things, from the first to the last.
+
+    >>> evenly(9, 3).tolist(), evenly(2, 3).tolist()
+    ([0, 4, 8], [0, 1])
+    """
+    return np.linspace(0, n - 1, min(n, most)).round().astype(int)
+
+
+def over_clusters(labels: np.ndarray, most: int) -> np.ndarray:
+    """At most so many rows, ordered by their clusters (n,), of which each gets its share."""
+    return np.argsort(labels, kind="stable")[evenly(labels.shape[0], most)]
 
 
 class Plane(NamedTuple):

@@ -11,7 +11,7 @@ from dtree.core.colours import CLUSTER_COLOURS
 from dtree.methods.tree_clustering_facts import HOW_SURE
 from dtree.reporting.markup import Frame, Section, colour_class, join, number, png, swatch, table
 from dtree.reporting.profile import Profile, contrast, most_distinct
-from dtree.reporting.projection import principal_plane
+from dtree.reporting.projection import evenly, principal_plane
 from dtree.reporting.sections_levels import by_level
 from dtree.reporting.sections_tree import feature_text
 from dtree.reporting.subject import Subject
@@ -184,7 +184,7 @@ def projection_section(subject: Subject) -> Section | None:
     if subject.drawn is None or subject.drawn.profile.sums.shape[0] < 3 or subject.drawn.profile.sums.shape[1] < 2:
         return None
     points, cluster, names, total, leaf = subject.drawn
-    keep = np.linspace(0, len(cluster) - 1, min(_MOST_POINTS, len(cluster))).round().astype(int)
+    keep = evenly(len(cluster), _MOST_POINTS)
     some = replace(points, sums=points.sums[keep], exposure=points.exposure[keep])
     xy, share = principal_plane(some)
     low, high = xy.min(axis=0), xy.max(axis=0)

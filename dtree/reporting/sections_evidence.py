@@ -7,7 +7,8 @@ import numpy as np
 from markupsafe import Markup
 
 from dtree.core.tree import Tree
-from dtree.reporting.markup import Section, facts, line_chart, number, png, table
+from dtree.reporting.markup import Section, facts, fixed, line_chart, number, png, table
+from dtree.reporting.projection import evenly, over_clusters
 from dtree.reporting.subject import Subject
 
 _MOST_LEAVES_BOUNDED = 400
@@ -39,12 +40,12 @@ def evidence_section(subject: Subject) -> Section | None:
     known, bounds = subject.facts, bounds_of(subject)
     if bounds:
         first = next(iter(bounds.values()))
-        rows = [[_BOUND_WORDS.get(name, name), _nats(value), _nats(value - first)] for name, value in bounds.items()]
+        rows = [[_BOUND_WORDS.get(name, name), fixed(value), fixed(value - first)] for name, value in bounds.items()]
         heads = ["what is summed", "log evidence at least", "above the first"]
         return Section("evidence", "Evidence", _ABOUT_BOUNDS + table(heads, rows, "Evidence bounds", (1, 2)))
     if not known.evidence:
         return None
-    pairs = [(name, _nats(value)) for name, value in known.evidence.items() if np.isfinite(value)]
+    pairs = [(name, fixed(value)) for name, value in known.evidence.items() if np.isfinite(value)]
     return Section("evidence", "Evidence", facts(pairs))
 
 
@@ -76,7 +77,7 @@ def trace_section(subject: Subject) -> Section | None:
     for name, (step, lines) in subject.facts.traces.items():
         if len(lines[0]) < 2 or not all(np.all(np.isfinite(line)) for line in lines):
             continue
-        place = _thin(len(lines[0]))
+        place = evenly(len(lines[0]), _POINTS_IN_TRACE)
         named = [
             (f"chain {number}" if len(lines) > 1 else name, place, line[place]) for number, line in enumerate(lines)
         ]
@@ -98,8 +99,7 @@ def coclustering_section(subject: Subject) -> Section | None:
     if subject.facts.together is None:
         return None
     labels = subject.facts.leaf_clusters
-    order = np.argsort(labels, kind="stable")
-    rows = order[np.linspace(0, order.shape[0] - 1, min(_HEAT_ROWS, order.shape[0])).round().astype(int)]
+    rows = over_clusters(labels, _HEAT_ROWS)
     together = subject.facts.together(rows)
     # From paper white to a deep blue; the same in dark mode, since it is a picture.
     shade = together[:, :, None]
@@ -113,14 +113,6 @@ def coclustering_section(subject: Subject) -> Section | None:
         "draws."
     )
     return Section("together", "Which rows belong together", Markup('<p class="hint">{}</p>{}').format(text, picture))
-
-
-def _nats(value: float) -> str:
-    return f"{value:,.3f}".replace("-", "\u2212")
-
-
-def _thin(n: int) -> np.ndarray:
-    return np.unique(np.linspace(0, n - 1, min(n, _POINTS_IN_TRACE)).round().astype(int))
 
 
 def cell(value: Any) -> str:

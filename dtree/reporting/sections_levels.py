@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from dtree.reporting.markup import Section, join, number, swatch, table
+from dtree.reporting.markup import Section, fixed, join, number, swatch, table
 from dtree.reporting.subject import Subject
 
 _MOST_LABELS = 20  # columns of the cross table
@@ -34,7 +34,7 @@ def levels_section(subject: Subject) -> Section | None:
         data.append({"level": float(level), "cluster": clusters, "words": f"{words}{deep}{own}"})
         lines.append([
             f"{k}{' (chosen)' if own else ''}", "–" if level < 0 else number(level), number(depth),
-            f"{100 * smallest:.3g}%", *([] if known is None else map(_two_digits, known[place])),
+            f"{100 * smallest:.3g}%", *([] if known is None else map(fixed, known[place])),
         ])  # fmt: skip
     heads = ["clusters", "closed up to (nats)", "shallowest valley left (nats)", "smallest cluster"]
     heads += [] if known is None else ["ARI", "purity"]
@@ -83,7 +83,7 @@ def labels_section(subject: Subject) -> Section | None:
         said = Markup(
             "<p>Adjusted Rand index {} (1: the same partition, 0: no better than chance), purity {} (the share of rows "
             "that have the commonest label of their cluster).</p>"
-        ).format(_two_digits(ari), _two_digits(purity))
+        ).format(fixed(ari), fixed(purity))
         more = counts.shape[0] - _MOST_CLUSTERS
         left = Markup("<p>And {} smaller clusters.</p>").format(number(more)) if more > 0 else Markup("")
         caption = f"Rows of each cluster by {column}"
@@ -123,7 +123,7 @@ def odd_section(subject: Subject) -> Section | None:
             cluster = int(leaf_clusters[leaf[row]])
             name = f"row {row}" if subject.row_names is None else subject.row_names[row]
             told = [name, number(float(score[row])), Markup("{}{}").format(swatch(cluster), cluster)]
-            lines.append([*told, *([_two_digits(float(confidence[row]))] if sure else [])])
+            lines.append([*told, *([fixed(float(confidence[row]))] if sure else [])])
         return table(["row", "nats less likely", "cluster", *sure], lines, "The oddest rows", (1, 3))
 
     hint = Markup(
@@ -137,7 +137,3 @@ def _usual(subject: Subject) -> str:
     """A score that one row in a hundred exceeds, by the rows themselves."""
     assert subject.outlier_score is not None
     return number(float(np.quantile(subject.outlier_score, 0.99)), 3)
-
-
-def _two_digits(value: float) -> str:
-    return f"{value:.3f}".replace("-", "\u2212")

@@ -105,12 +105,6 @@ class Subject:
         names = names if names is not None and len(names) == len(cluster) else None
         return Points(self.profile, cluster, names, len(cluster), np.arange(len(cluster)))
 
-    @property
-    def cluster_sizes(self) -> np.ndarray:
-        """Rows (k,) in each cluster."""
-        rows = self.shape.size[: self.shape.n_leaves]
-        return np.bincount(self.facts.leaf_clusters, weights=rows).astype(np.int64)
-
     def feature(self, number: int) -> str:
         """Name of a feature."""
         return self.feature_names[number] if self.feature_names is not None else f"feature {number}"
@@ -163,17 +157,6 @@ def _of_run(run: Run) -> Subject:
     if profile is None and facts.model is not None and facts.statistics is not None:
         profile = profile_of(facts.model.family, facts.statistics, facts.model.coarsening)
     names = header.feature_names
-    origin = {
-        "data": header.data,
-        "data shape": f"{header.n_rows:,} × {header.n_features:,}",
-        "data fingerprint": header.fingerprint,
-        "seed": header.random_state if header.random_state is not None else f"{header.seed} (drawn)",
-        "command": " ".join(header.command),
-        "created": header.created,
-        "converged": {True: "yes", False: "no", None: ""}[header.converged],
-        "seconds": f"{header.seconds:.2f}",
-        **header.notes,
-    }
     return Subject(
         facts,
         profile,
@@ -183,7 +166,7 @@ def _of_run(run: Run) -> Subject:
         row_names=header.row_names,
         feature_names=None if names is None else [names[column] for column in fitted.columns],
         run=None if run.path is None else run.location,
-        origin={**origin, "fitted with": ", ".join(f"{name} {value}" for name, value in header.versions.items())},
+        origin=header.origin,
         settings=dict(header.settings),
         kinds=header.kinds,
         left_out=header.left_out,

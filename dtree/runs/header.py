@@ -73,9 +73,8 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     results: Any = None  # the fitted record, as `codec.encode` gives it; its arrays lie in the run
     arrays: dict[str, ArrayListing] = {}
     converged: bool | None = None  # whether more steps would not have changed the results; None where nobody can say
-    row_arrays: list[
-        Literal["labels", "leaves", "confidence", "outlier_score", "known"]
-    ] = []  # results for every row, which lie in the run too
+    # Results for every row, which lie in the run too.
+    row_arrays: list[Literal["labels", "leaves", "confidence", "outlier_score", "known"]] = []
 
     @property
     def features(self) -> tuple[tuple[str, ...], int, tuple[Column, ...]]:
@@ -86,6 +85,21 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     def done(self) -> bool:
         """Whether the results are complete."""
         return self.status == "done"
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Where the run came from, in words: with the method and its settings enough to make it again."""
+        return {
+            "data": self.data,
+            "data shape": f"{self.n_rows:,} × {self.n_features:,}",
+            "data fingerprint": self.fingerprint or "not recorded",
+            "seed": self.random_state if self.random_state is not None else f"{self.seed} (drawn)",
+            "command": " ".join(self.command),
+            "converged": {True: "yes", False: "no", None: "not known"}[self.converged],
+            "made": f"{self.created} in {self.seconds:.3f} s",
+            "versions": ", ".join(f"{name} {value}" for name, value in self.versions.items()),
+            **self.notes,
+        }
 
 
 def read_header(stored: Any, run: Any) -> Header:

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from dtree.engine.cluster import cluster_client
-from dtree.engine.drive import Place
 from dtree.storage import located, with_options
-from tests.engine.test_features import METHODS, fit, frame
 from tests.storage.conftest import folder as folder
 from tests.storage.conftest import server as server
 from tests.storage.conftest import started_server as started_server
@@ -35,22 +33,6 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     server: Any = request.getfixturevalue("server")
     with with_options(server.options):
         yield located(request.getfixturevalue("folder"))
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "rows.csv"
-    frame().to_csv(path, index_label="name")
-    return path
-
-
-@pytest.fixture(scope="session")
-def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A finished run of every method; tests change copies only."""
-    folder = tmp_path_factory.mktemp("finished")
-    for name in METHODS:
-        fit(name, data, Place(folder / name))
-    return {name: folder / name for name in METHODS}
 
 
 @pytest.hookimpl(tryfirst=True)

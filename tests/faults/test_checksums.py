@@ -15,21 +15,12 @@ from zarr.core.sync import sync
 import dtree
 from dtree.cli.app import app
 from dtree.data.opening import open_source
-from dtree.engine.drive import Place, resume
+from dtree.engine.drive import resume
 from dtree.engine.predict import predict_into
 from dtree.runs.folder import FolderStore
 from dtree.runs.run import Run
 from dtree.runs.verify import damages
-from tests.faults.methods import METHODS, copied, fit, flip, half_done, largest_chunk, save_rows
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("finished")
-    data = save_rows(folder)
-    for name in METHODS:
-        fit(name, data, Place(folder / name))
-    return {name: folder / name for name in METHODS}
+from tests.faults.methods import METHODS, copied, flip, half_done, largest_chunk, save_rows
 
 
 def said(*words: str) -> str:
@@ -68,8 +59,10 @@ def test_a_damaged_chunk_leaves_no_other_under_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_flipped_label_is_refused_by_every_command(name: str, finished: dict[str, Path], tmp_path: Path) -> None:
-    run, new = copied(finished[name], tmp_path / "run"), str(finished[name].parent / "x.npy")
+def test_a_flipped_label_is_refused_by_every_command(
+    name: str, data: Path, finished: dict[str, Path], tmp_path: Path
+) -> None:
+    run, new = copied(finished[name], tmp_path / "run"), str(data)
     flip(largest_chunk(run / "labels"), at=0.2)
     with pytest.raises(ValueError, match=r"the array 'labels' of .* is damaged"):
         _ = dtree.open(run).labels_

@@ -101,10 +101,6 @@ class Bent(Family):
     def n_features(self) -> int:
         return int(self.base.n_features)
 
-    @property
-    def n_statistics(self) -> int:
-        return int(self.base.n_statistics) + 1
-
     # Rows are kept bent, with their log slopes and what their steps add.
 
     def kept_rows(self, X: Any) -> np.ndarray:

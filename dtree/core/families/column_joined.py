@@ -137,10 +137,11 @@ def _log_predictive(family, statistics, j):
 
 @kernel
 def _by_row(family, row, empty, out):
-    """What single rows gain in the real columns that `row` has, one of them in each column of out (8, r): their number.
+    """Describe every real column in which `row` has a value by a column of out (8, r); returns how many there are.
 
-    The column; slope and offset of y in `row` and in an `empty` cluster, for sums and counts as they stand in
-    statistics; the exponents in both; what the constants differ by for each count.
+    The rows of `out`: which column it is; slope and offset of y (see `_log_predictive`) given `row`; the same given an
+    `empty` cluster; the exponent given `row`, and given the empty cluster; how much larger the constant is given `row`.
+    All are for sums and counts as they stand in statistics.
     """
     at, real = family.real_at, family.real
     used = 0

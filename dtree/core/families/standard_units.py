@@ -76,11 +76,6 @@ class StandardUnits(KeptAsRows):
         rows.flags.writeable = False  # some rows are so anyway: of both kinds the kernel would be compiled twice
         return statistics_of_rows(rows, self.origin, self.unit, (step / self.unit) ** 2 / 12.0, self.needs_covariance)
 
-    @property
-    def n_statistics(self) -> int:
-        d = self.n_features
-        return 1 + d + (d * (d + 1) // 2 if self.needs_covariance else d)
-
     @abstractmethod
     def _squares(self, statistics: np.ndarray) -> np.ndarray:
         """Sums of z**2 (k, d) in statistics (k, s)."""
