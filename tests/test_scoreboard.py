@@ -9,7 +9,8 @@ import pytest
 from benchmarks import scoreboard
 
 # In processes of their own, or with kernels that nothing else here needs.
-SLOW = ("csv 569 x 30", "csv 6,435 x 36", "report", "first run", "chain of 5 rows")
+SLOW = ("csv 569 x 30", "csv 6,435 x 36", "report", "first run", "chain of 5 rows", "label 1,000,000 x 8")
+SLOW += ("words exact", "words in passes")
 
 
 @pytest.mark.parametrize("name", [name for name in scoreboard.ROWS if name not in SLOW])

@@ -206,8 +206,10 @@ def _add_moments(sums, pairs, moments):
     for own in range(k):
         for other in range(k):
             if other != own:
+                side = 0 if own < other else 1
                 for half in range(2):
-                    moments[half, pairs[own, other], 0 if own < other else 1] += sums[half, own, :, other]
+                    for moment in range(3):  # for a slice numba would compile 37 functions of its own
+                        moments[half, pairs[own, other], side, moment] += sums[half, own, moment, other]
 
 
 def separations(moments: np.ndarray) -> np.ndarray:

@@ -162,12 +162,13 @@ def _split(places, order, starts):
                 break
             _between_centres(places, order[first:stop], along[first:stop], mean, direction)
             below = _sides(places, order[first:stop], mean, direction, along[first:stop])
+        kept = order[first:stop].copy()
         if min(below, stop - first - below) < max(1.0, _SMALLEST_SHARE * (stop - first)):
             by_place = np.argsort(along[first:stop])
-            order[first:stop] = order[first:stop][by_place]
+            for at in range(first, stop):  # for slices numba would compile 37 functions of its own
+                order[at] = kept[by_place[at - first]]
             below = (stop - first) // 2
         else:
-            kept = order[first:stop].copy()
             low, high = first, first + below
             for at in range(first, stop):
                 if along[at] < 0.0:
