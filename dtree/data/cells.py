@@ -136,7 +136,7 @@ def numbers_in(texts: Sequence[str]) -> np.ndarray:
     plain = pandas.Series(list(texts), dtype=object)
     numbers = pandas.to_numeric(plain, errors="coerce").to_numpy(dtype=np.float64).copy()
     there = ~np.isnan(numbers)
-    numbers[there] = plain[there].astype(np.float64)  # before pandas 3 the last bit of the others may be wrong
+    numbers[there] = plain[there].astype(np.float64)  # to_numeric of pandas 2 may miss the last bit
     return numbers
 
 

@@ -29,6 +29,9 @@ from dtree.hierarchy.hyperparameters import log_bound, prior_on_tree
 from dtree.hierarchy.statistics import node_statistics
 
 _SHARES = (0.8, 0.5, 0.2, 0.1, 0.05, 0.02, 0.005)  # of the variance within clusters: from one blob to tight ones
+# Scales are compared under this prior, whatever the prior of the fit: an NGGP whose sigma is near 1 makes clusters of
+# single rows for nothing, so noise was as many clusters as rows, drawn from a family that fits the noise.
+_OF_SCALES = "dp"
 _SHARES_TAKEN_UP = 3  # the most promising
 _CLIMBS_FINISHED = 2  # of them, by the score after one round
 _ROUNDS = 6  # at most: a climb ends as soon as the bound rises no more
@@ -61,6 +64,8 @@ def choose_model(
     """
     if isinstance(family, Family) and isinstance(prior, Prior):
         return Model(family, prior)
+    if isinstance(prior, str) and prior != _OF_SCALES:
+        family = choose_model(X, family, _OF_SCALES, sample_weight, moments, seed, kinds).family
     start_prior = prior_of(prior)
     if isinstance(family, Family):
         candidates = [family]

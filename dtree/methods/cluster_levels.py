@@ -21,7 +21,7 @@ from dtree.methods.facts import Facts
 from dtree.variational.mixture import Mixture
 from dtree.variational.threads import one_blas_thread
 
-_MOST_CLUSTERS = 500  # what is kept of their pairs takes 200 MB
+MOST_CLUSTERS = 500  # what is kept of their pairs takes 200 MB
 _MOST_COMPARED = 100  # leaves of a cluster whose draws are compared with those of another cluster's
 
 
@@ -38,8 +38,8 @@ def clusters_of(facts: Facts) -> Mixture:
     if facts.model is None or facts.statistics is None:
         raise ValueError("levels need clusters with a family, which a diffusion tree has not: cut the tree itself")
     k = facts.n_clusters
-    if k > _MOST_CLUSTERS:
-        raise ValueError(f"{k:,} clusters are too many to compare each with each: levels take {_MOST_CLUSTERS} at most")
+    if k > MOST_CLUSTERS:
+        raise ValueError(f"{k:,} clusters are too many to compare each with each: levels take {MOST_CLUSTERS} at most")
     return mixture_of(facts.model, cluster_statistics(np.asarray(facts.leaf_clusters), facts.statistics))
 
 

@@ -22,6 +22,12 @@ def test_few_rows_of_one_gaussian_are_one_cluster(n, d, seed):
     assert dtree.BHC("gaussian").fit(X).n_clusters_ == 1
 
 
+@pytest.mark.parametrize(("family", "n", "d"), [("gaussian", 50, 5), ("gaussian", 50, 26), ("gaussian-diag", 50, 26)])
+def test_noise_is_one_cluster_under_a_generalised_gamma_process_too(family, n, d):
+    X = np.random.default_rng(0).normal(size=(n, d))
+    assert dtree.BHC(family, prior="nggp").fit(X).n_clusters_ == 1
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_two_groups_are_found_where_rows_are_fewer_than_features(seed):
     X = np.random.default_rng(seed).normal(size=(20, 50))

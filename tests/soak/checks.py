@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import dtree
+from dtree.methods.cluster_levels import MOST_CLUSTERS
 from tests.soak.rows import Drawn
 
 _OURS = ("/dtree/", "sklearn/utils/", "sklearn/base.py")  # where a sentence for the user may come from
@@ -215,7 +216,9 @@ def order_does_not_matter(model: Any, drawn: Drawn, rng: np.random.Generator) ->
     again = fitted(clone(model), drawn._replace(rows=drawn.rows[rows][:, columns], weight=weight))
     ours, theirs = model.log_evidence_bound_, again.log_evidence_bound_
     held = drawn.shape[0] if weight is None else weight.sum()
-    require(abs(ours - theirs) <= 1e-6 * held, f"in another order the bound is {theirs}, not {ours}")
+    # The logarithm of a determinant is off by rounding times the condition number, which is a square of the spreads'.
+    slack = max(1e-6, 10 * np.finfo(np.float64).eps * (spread[0] / spread[-1]) ** 2)
+    require(abs(ours - theirs) <= slack * held, f"in another order the bound is {theirs}, not {ours}")
 
 
 def learning_on_keeps_it_whole(model: Any, drawn: Drawn, rng: np.random.Generator) -> None:
@@ -251,7 +254,7 @@ def cells_are_finite(model: Any, drawn: Drawn, rng: np.random.Generator) -> None
 
 
 def levels_are_cuts(model: Any, drawn: Drawn, rng: np.random.Generator) -> None:
-    if isinstance(model, dtree.DiffusionTree):
+    if isinstance(model, dtree.DiffusionTree) or model.n_clusters_ > MOST_CLUSTERS:
         return
     found = dtree.levels(model, drawn.rows)
     require(found.labels.shape == (drawn.shape[0],), "labels of levels are not one per row")
