@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=0.02)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--family", default="gaussian-diag", help="gaussian computes more for each row")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--libraries", action="store_true")
     given = parser.parse_args()
     if given.model:
