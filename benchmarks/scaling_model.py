@@ -44,21 +44,24 @@ class Bucket(NamedTuple):
 
     latency: float
     bytes_a_second: float
-    to_read: int = 2  # questions for a chunk, before it is needed: its rows, and its labels of the last pass
-    to_write: int = 1  # for its labels of this pass, while the worker waits
-    to_commit: int = 16  # by the client, after each pass
+    to_read: int = 2  # questions for a chunk: its rows, and its labels of the last pass
+    to_write: int = 1  # for its labels of this pass
+    to_commit: int = 3  # one after the other at the end of a pass: the last labels, what is in the state, its record
 
 
 def chunks_from(bucket: Bucket, compute: np.ndarray, size: float, ahead: bool = True) -> np.ndarray:
-    """Seconds (n,) of chunks of `size` bytes that take `compute` (n,) seconds, the next one read meanwhile (`ahead`).
+    """Seconds (n,) of chunks of `size` bytes that take `compute` (n,) seconds; `ahead`: rows and labels of the next one
+    are asked for together meanwhile, and the labels of the last one put.
 
     >>> chunks_from(Bucket(0.02, 1e8), np.array([1.0, 0.1]), 5e7).round(2).tolist()
-    [1.02, 0.56]
+    [1.0, 0.52]
     >>> chunks_from(Bucket(0.02, 1e8), np.array([1.0, 0.1]), 5e7, ahead=False).round(2).tolist()
     [1.56, 0.66]
     """
-    fetch = bucket.to_read * bucket.latency + size / bucket.bytes_a_second
-    return (np.maximum(compute, fetch) if ahead else compute + fetch) + bucket.to_write * bucket.latency
+    sending = size / bucket.bytes_a_second
+    if ahead:
+        return np.maximum(compute, bucket.latency + sending)
+    return compute + (bucket.to_read + bucket.to_write) * bucket.latency + sending
 
 
 def model_pass(chunks: np.ndarray, workers: int, costs: Costs, hosts: int | None = None) -> Outcome:

@@ -6,6 +6,7 @@ behind `dtree.runs.store` and `dtree.engine.workers`.
 """
 
 import os
+import pickle
 import tempfile
 import time
 import uuid
@@ -49,6 +50,7 @@ from dtree.runs.memory import MemoryStore
 from dtree.runs.run import Run, is_run, unfinished
 
 _MOST_NAMES = 1_000_000  # names and known labels of more rows than that are not kept in the run
+_MOST_SENT = 20_000  # bytes of a state that goes with every task: a scheduler takes a thousand of them in a pass
 _MOST_LABELS = 200  # more distinct ones are measurements rather than labels
 
 
@@ -362,6 +364,7 @@ def _stepped(job: Job, run: Run, workers: Here, sitting: Sitting) -> Any:
         with sitting.doing(f"{'pass' if method.in_passes else 'step'} {state.number + 1}", workers):
             state = method.step(job, workers, state)
         run.commit(state.number, state, method.keep(state), sitting.go_on)
+        job.latest = (state.number, state) if len(pickle.dumps(state)) <= _MOST_SENT else (-1, None)
         event = method.told(state)
         if event is not None:
             tell(event)

@@ -25,7 +25,7 @@ class Near(WorkerPlugin):
         ahead.waiting.stand_aside = stand_aside
 
     def transition(self, key: Any, start: Any, finish: Any, **_: Any) -> None:
-        task = self.worker.state.tasks[key].run_spec if finish == "ready" else None
+        task: Any = self.worker.state.tasks[key].run_spec if finish == "ready" else None
         if hasattr(task, "args"):
             ahead.look_ahead(task.func, task.args)
 

@@ -29,7 +29,8 @@ class OnCluster(Here):
     def __init__(self, client: Client) -> None:
         super().__init__()
         self.client = client
-        client.register_plugin(Near())
+        with _plain_failures():
+            client.register_plugin(Near())
 
     def named(self, *names: str) -> Any:
         return span(*names)

@@ -108,6 +108,7 @@ class Job:
     chunk_rows: int
     weight: np.ndarray | None = field(default=None)  # (n,) how many equal rows each stands for; in this process only
     reduction: Any = field(default=None)  # the fitted record of the run whose clusters are the leaves, while preparing
+    latest: tuple[int, Any] = (-1, None)  # the number and state of the last step, where they are small enough to send
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "weight": None, "reduction": None}
@@ -141,7 +142,9 @@ class Job:
         return self.record("prepared", self.method.Prepared)
 
     def state(self, number: int) -> Any:
-        """The state after a step."""
+        """The state after a step: sent along, or read."""
+        if number == self.latest[0]:
+            return self.latest[1]
         return self.record(f"checkpoints/gen-{number:08d}", self.method.State)
 
     def record(self, name: str, kind: type) -> Any:

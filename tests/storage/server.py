@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -50,7 +51,7 @@ class Proxy:
         self.latency = 0.0
         self.rules: list[Rule] = []
         self.seen: list[Request] = []
-        self.held: str | None = None  # what is below this path is answered from memory once it was asked for
+        self.held: str | None = None  # paths like this are answered from memory once they were read or written
         self._answers: dict[tuple[str, str | None], tuple[int, list[tuple[str, str]], bytes]] = {}
         self.stale: dict[str, tuple[int, list[tuple[str, str]], bytes]] | None = None  # listings, as they were
         proxy = self
@@ -124,8 +125,12 @@ class Proxy:
         connection.close()
         if self.stale is not None and request.is_list:
             self.stale[request.path] = found.status, kept, content
-        if self.held is not None and request.method == "GET" and request.path.startswith(self.held):
-            self._answers[about] = found.status, kept, content
+        if self.held is not None and found.status in (200, 206) and re.search(self.held, request.path):
+            if request.method == "GET":
+                self._answers[about] = found.status, kept, content
+            elif request.method == "PUT":
+                written = [("ETag", found.getheader("ETag") or ""), ("Last-Modified", formatdate(usegmt=True))]
+                self._answers["GET" + request.path, None] = found.status, written, body
         return found.status, kept, content
 
     @staticmethod

@@ -95,13 +95,26 @@ def test_rows_and_labels_are_asked_for_once_in_a_pass(
     else:
         run = fit(METHOD, rows, Place(f"{folder}/run.zarr"))
     assert bits(run) == expected
-    passes = len(run.fitted(method_named(METHOD).Fitted).trace)
+    fitted = run.fitted(method_named(METHOD).Fitted)
+    passes = len(fitted.trace)
     asked = Counter(request.key for request in server.proxy.seen if request.method == "GET")
     of_rows = [count for key, count in asked.items() if "rows.zarr/c/" in key]
     assert of_rows == [1 + passes] * (len(frame()) // CHUNK)  # the first look, and every pass
     for key, count in asked.items():
         assert count <= 3 or "/labels-" not in key or "/c/" not in key, key  # the next pass, and twice at the end
     assert not [key for key in asked if key.endswith("/zarr.json") and "/labels-" in key]  # who makes an array tells
+    others = [f"/gen-{number:08d}/" for number in range(1, passes + 1) if number != fitted.best_pass]
+    assert others
+    assert not [key for key in asked if any(part in key for part in others)]  # states go with the tasks
+
+
+def test_a_state_too_large_to_be_sent_is_read(
+    server: Server, folder: str, rows: str, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dtree.engine.drive._MOST_SENT", 0)
+    with on_workers(2) as client:
+        assert bits(fit(METHOD, rows, Place(f"{folder}/run.zarr", client=client))) == expected
+    assert [request for request in server.proxy.seen if request.method == "GET" and "/gen-00000001/" in request.path]
 
 
 def test_the_next_rows_are_computed_while_labels_are_put(
