@@ -3,7 +3,9 @@
 What differs between the fits is the structure (one covariance matrix per component, or independent columns) and where
 they start: from k-means with few or many centres, or from the clusters that Bayes K-means finds greedily. Greedy
 clusters follow curved groups that k-means cannot see; from there rows still move. Every fit then learns the family's
-hyperparameters from its own components, in turn with them, while the bound rises.
+hyperparameters from its own components, in turn with them, while the bound rises. Which optimum is found depends on
+the start: few numbers are fitted again from others until a start finds no more, and the best fit once more from k-means
+with the hyperparameters that it has learned.
 """
 
 import math
