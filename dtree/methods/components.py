@@ -3,7 +3,9 @@
 What differs between the fits is the structure (one covariance matrix per component, or independent columns) and where
 they start: from k-means with few or many centres, or from the clusters that Bayes K-means finds greedily. Greedy
 clusters follow curved groups that k-means cannot see; from there rows still move. Every fit then learns the family's
-hyperparameters from its own components, in turn with them, while the bound rises.
+hyperparameters from its own components, in turn with them, while the bound rises. Which optimum is found depends on
+the start: few numbers are fitted again from others until a start finds no more, and the best fit once more from k-means
+with the hyperparameters that it has learned.
 """
 
 import math
@@ -41,7 +43,9 @@ _SHORT = 4  # passes from components that are there already
 _CLEARLY = math.log(20.0)  # nats: odds of twenty to one are called strong evidence
 # Rows times statistics of a covariance matrix that are fitted from other starts again: this many take a second or two.
 _STARTED_NUMBERS, _MOST_STARTS = 30_000, 5
-_ROUNDS = 3  # of learning hyperparameters: each raises the bound less than the one before
+_AGAIN_NUMBERS = 600_000  # rows times columns squared up to which a last start takes less than a second
+_ROUNDS = 3  # of learning hyperparameters or bends: each raises the bound less than the one before
+_LAST_ROUNDS = 10  # of the fit that is kept: in many columns three do not get there
 
 
 def truncation_for(n: int, d: int, structure: str | Family) -> int:
@@ -122,7 +126,10 @@ def fit_components(
             fits += _from_bent_scales(X, weight, structures, kinds, alpha, own, straight)
         if max(map(_bound, fits)) < reached + _CLEARLY:
             break
-    return _bent_to_fit(X, weight, alpha, seed, _finest_of_the_best(fits)) if full else max(fits, key=_bound)
+    if not full:
+        return max(fits, key=_bound)
+    best = _bent_to_fit(X, weight, alpha, seed, _finest_of_the_best(fits))
+    return _started_again(X, weight, alpha, seed, best) if X.size * X.shape[1] <= _AGAIN_NUMBERS else best
 
 
 def starts_for(n: int, d: int) -> int:
@@ -262,6 +269,18 @@ def _bent_to_fit(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, bes
     return best
 
 
+def _started_again(X: np.ndarray, weight: np.ndarray, alpha: float, seed: int, best: Fit) -> Fit:
+    """The fit with its hyperparameters learned to the end, or a better one that starts from k-means with them.
+
+    Those that earlier starts had to do with are far off in many columns, and what a start finds depends on them.
+    """
+    size = min(_held(best) + _SPARE, truncation_for(X.shape[0], X.shape[1], best.rule.family))
+    settings = settings_of(best.rule.family, alpha, size)
+    best = _learned(X, weight, settings, seed, best, _LAST_ROUNDS)
+    again = fit_candidates(X, weight, [best.rule.family], size, settings, seed)
+    return max(best, _learned(X, weight, settings, seed, again, _LAST_ROUNDS), key=_bound)
+
+
 def _shares(X: np.ndarray, weight: np.ndarray, fit: Fit) -> np.ndarray:
     """Responsibilities (n, k) of the components that hold rows."""
     shares = np.empty((X.shape[0], fit.sums.counts.shape[0]))
@@ -282,17 +301,18 @@ def _from_greedy_clusters(X: np.ndarray, weight: np.ndarray, alpha: float, seed:
     return _learned(X, weight, settings, seed, fit_rows(X, weight, size, settings, seed))
 
 
-def _learned(X: Any, weight: np.ndarray, settings: Settings, seed: int, best: Fit) -> Fit:
+def _learned(X: Any, weight: np.ndarray, settings: Settings, seed: int, best: Fit, rounds: int = _ROUNDS) -> Fit:
     """The fit with hyperparameters learned from its own components, while that raises the bound."""
     settings = msgspec.structs.replace(settings, split_merge=min(settings.split_merge, 4))
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         held = best.sums.statistics[best.sums.counts >= 0.5]
         whole = np.vstack([held, best.sums.statistics.sum(axis=0)])
         family = best.rule.family.refined(whole, np.append(np.ones(held.shape[0]), 0.0))
         if family is best.rule.family:
             break
         fit = go_on(X, weight, settings, seed, replace(best, rule=replace(best.rule, family=family)))
-        if fit.elbo < best.elbo + 0.1:  # a tenth of a nat is no reason to go on
+        gained = fit.elbo - best.elbo
+        best = fit if gained > 0.0 else best
+        if gained < 1.0:  # a nat is no reason to go on
             break
-        best = fit
     return best

@@ -44,3 +44,34 @@ def test_several_straight_groups_are_not_searched_on_bent_scales() -> None:
         assert not one_group.straight
         fits = components._from_centres(X, weight, "gaussian", (), 1.0, 0, [])
         assert components._may_bend(X, weight, 1.0, fits[0], one_group) is expected
+
+
+def two_correlated_groups(n: int = 120, d: int = 24) -> np.ndarray:
+    rng = np.random.default_rng(3)
+    ways = rng.normal(size=(4, d))
+    X = rng.normal(size=(n, 4)) @ ways + 0.3 * rng.normal(size=(n, d))
+    X[n // 2 :] += 2.0 * ways[0]
+    return X
+
+
+def test_hyperparameters_are_learned_to_the_end() -> None:
+    X = two_correlated_groups()
+    fit = components.fit_components(X, np.ones(len(X)), ("gaussian", "gaussian-diag"), (), 1.0, 0)
+    settings = components.settings_of(fit.rule.family, 1.0, fit.sums.counts.shape[0])
+    assert components._learned(X, np.ones(len(X)), settings, 0, fit, rounds=1).elbo < fit.elbo + 1.0
+
+
+def test_other_starts_find_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 300)
+    ring = np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(0, 0.05, (300, 2))
+
+    def reached() -> np.ndarray:
+        full = ("gaussian", "gaussian-diag")
+        return np.array([components.fit_components(ring, np.ones(300), full, (), 1.0, seed).elbo for seed in range(3)])
+
+    several = reached()
+    monkeypatch.setattr(components, "starts_for", lambda n, d: 1)
+    one = reached()
+    assert np.all(several >= one)
+    assert (several - one).max() > 2.0
