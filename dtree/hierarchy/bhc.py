@@ -54,7 +54,7 @@ class Slots(NamedTuple):
     """
 
     columns: np.ndarray  # (s, c) statistics, (s, 0) where `sparse` holds them
-    count: np.ndarray  # (c,) rows of the node (coarsened)
+    rows: np.ndarray  # (c,) rows of the node (coarsened)
     log_own: np.ndarray  # (c,) log marginal of the node as one cluster
     log_phi_t: np.ndarray  # (c,)
     node: np.ndarray  # (c,) number of the node
@@ -125,7 +125,7 @@ def _score_range(model, slots, partners, slot, start, stop, scratch):
         log_marginal_sparse(model.family, slots.sparse, node, log_own, row, start, stop, score)
     else:
         log_marginal_joined(model.family, columns, log_own, row, start, stop, score)
-    turn_into_scores(model, slots.count, log_phi_t, row[0], log_phi_t[slot], start, stop, score)
+    turn_into_scores(model, slots.rows, log_phi_t, row[0], log_phi_t[slot], start, stop, score)
     kept, scores = partners.node[slot], partners.score[slot]
     capacity = kept.shape[0]
     held = partners.held[slot]
@@ -191,7 +191,7 @@ def _move_slot(slots, partners, source, target):
     else:
         for s in range(slots.columns.shape[0]):
             slots.columns[s, target] = slots.columns[s, source]
-    slots.count[target] = slots.count[source]
+    slots.rows[target] = slots.rows[source]
     slots.log_own[target] = slots.log_own[source]
     slots.log_phi_t[target] = slots.log_phi_t[source]
     slots.node[target] = slots.node[source]
@@ -334,7 +334,7 @@ def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, nod
         else:
             for s in range(row.shape[0]):
                 slots.columns[s, slot] = row[s]
-        slots.count[slot] = row[0]
+        slots.rows[slot] = row[0]
         slots.log_own[slot] = log_own_marginal(model, joined, row[0])
         log_phi_t[slot] = log_add(joined, log_apart)
         node_log_phi_h[merged] = joined
