@@ -290,7 +290,9 @@ def _fit_words(*options: str) -> Callable[[Asked], Took]:
     def row(asked: Asked) -> Took:
         X, topic = _like_kos(asked.quick)
         sparse.save_npz(asked.folder / "words.npz", X)
-        here = command(asked, "fit", "words.npz", "--family", "multinomial", *options, "--out", "words.zarr", "--overwrite")
+        here = command(
+            asked, "fit", "words.npz", "--family", "multinomial", *options, "--out", "words.zarr", "--overwrite"
+        )
         _same_groups(topic, dtree.open(asked.folder / "words.zarr").labels_)
         return Took(here)
 
