@@ -16,7 +16,9 @@ from dtree.mcmc.clusters import Work, load_partition, renumber
 from dtree.mcmc.hyperparameters import Moving, kappa_at, resample_vector
 from dtree.mcmc.problem import Problem
 
-ATOMS_IN_A_CALL = 4096  # sweeps of one call visit about so many: milliseconds, so that a time limit is still kept
+# Sweeps of one call visit about so many atoms of at most so many statistics: milliseconds, so that a time limit is
+# still kept and the first news come soon.
+ATOMS_IN_A_CALL, STATISTICS = 4096, 64
 
 
 class Block(NamedTuple):
@@ -71,7 +73,8 @@ def _sweeps(work, moves, moving, labels, vectors, counts, log_marginal, rng):
 
 def several(problem: Problem, state: Any, moves: Any, most: int, rng: np.random.Generator) -> Block:
     """At most so many sweeps, at least one."""
-    size = 1 + max(1, min(most, ATOMS_IN_A_CALL // problem.m))
+    width = 1 + problem.atoms.shape[1] // STATISTICS
+    size = 1 + max(1, min(most, ATOMS_IN_A_CALL // (problem.m * width)))
     labels, vectors = np.empty((size, problem.m), dtype=np.int64), np.empty((size, state.prior.shape[0]))
     labels[0], vectors[0] = state.labels, state.prior
     before, room = rng.bit_generator.state, int(state.labels.max()) + 4
