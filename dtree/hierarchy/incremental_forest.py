@@ -293,10 +293,10 @@ class Forest:
         assert self.pool is not None
         return np.ascontiguousarray(self.pool.root_statistics[:, : self.n_trees].T)
 
-    def tree(self) -> Tree:
+    def tree(self, greedy: int = MAX_GREEDY_ROOTS) -> Tree:
         """One canonical tree over all atoms: the forest, its roots joined greedily.
 
-        Above MAX_GREEDY_ROOTS trees the joining itself is done in groups of that many, so only approximately greedily.
+        Above `greedy` trees the joining itself is done in groups of that many, so only approximately greedily.
         """
         if self.pool is None:
             raise ValueError("the forest is empty: insert atoms first")
@@ -311,8 +311,8 @@ class Forest:
         made = m - k
         while k > 1:
             next_numbers, next_columns, next_log_phi_t = [], [], []
-            for start in range(0, k, MAX_GREEDY_ROOTS):
-                stop = min(start + MAX_GREEDY_ROOTS, k)
+            for start in range(0, k, greedy):
+                stop = min(start + greedy, k)
                 group_columns = np.ascontiguousarray(columns[:, start:stop])
                 group_log_phi_t = log_phi_t[start:stop].copy()
                 merges, joint = join_roots(model, group_columns, group_log_phi_t)  # none for a group of one
@@ -331,11 +331,13 @@ class Forest:
         return Tree.from_merges(np.column_stack([left, right]), counts, log_phi_h)
 
 
-def incremental_tree(model: Model, atoms: np.ndarray, order: np.ndarray | None = None) -> Tree:
-    """A tree over all atoms (m, s) by incremental BHC, atoms inserted in the given order."""
+def incremental_tree(
+    model: Model, atoms: np.ndarray, order: np.ndarray | None = None, greedy: int = MAX_GREEDY_ROOTS
+) -> Tree:
+    """A tree over all atoms (m, s) by incremental BHC, atoms inserted in the given order; `greedy` as in `Forest`."""
     forest = Forest(model)
     forest.insert(atoms, order)
-    return forest.tree()
+    return forest.tree(greedy)
 
 
 def noisy_partition(model: Model, atoms: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:

@@ -67,32 +67,51 @@ def birth_odds(work, guide, out):
 
 
 @kernel
+def _first_place(guide, labels, c, place):
+    """Where the first leaf of cluster c stands, at `place` or after it."""
+    while labels[guide.order[place]] != c:
+        place += 1
+    return place
+
+
+@kernel
+def _node_of(guide, labels, c, size, low):
+    """The node whose leaves are exactly cluster c of `size` atoms, the first of them at place `low`; -1 for none."""
+    stop = low + size
+    if stop > labels.shape[0]:
+        return -1
+    for place in range(stop - 1, low, -1):  # most clusters are no interval, which shows at its far end
+        if labels[guide.order[place]] != c:
+            return -1
+    at = guide.order[low]
+    while guide.stop[at] < stop:
+        above = guide.parent[at]
+        if above < 0 or guide.start[above] != low:
+            return -1
+        at = above
+    return at if guide.stop[at] == stop else -1
+
+
+@kernel
 def node_clusters(guide, labels, n_atoms, k, low, node):
-    """node[c] = the node whose leaves are exactly cluster c, or -1; returns how many have one. low is scratch."""
+    """low[c] = the first place of cluster c, node[c] = the node whose leaves are exactly c, or -1.
+
+    Returns how many have one: the clusters that can die.
+    """
     for c in range(k):
         low[c] = -1
-        node[c] = 0  # for now the last place of the cluster
-    for place in range(labels.shape[0]):
+    missing, place = k, 0
+    while missing > 0:
         c = labels[guide.order[place]]
         if low[c] < 0:
             low[c] = place
-        node[c] = place
-    count = 0
+            missing -= 1
+        place += 1
+    mortal = 0
     for c in range(k):
-        stop = node[c] + 1
-        node[c] = -1
-        if stop - low[c] != n_atoms[c]:
-            continue
-        at = guide.order[low[c]]
-        while guide.stop[at] < stop:
-            above = guide.parent[at]
-            if above < 0 or guide.start[above] != low[c]:
-                break
-            at = above
-        if guide.stop[at] == stop:
-            node[c] = at
-            count += 1
-    return count
+        node[c] = _node_of(guide, labels, c, n_atoms[c], low[c])
+        mortal += 1 if node[c] >= 0 else 0
+    return mortal
 
 
 @kernel
@@ -116,54 +135,64 @@ def _relabel(work, guide, g, c):
 
 
 @kernel
-def _birth(work, guide, weight, low, node, rng):
-    clusters, k = work.clusters, work.clusters.open[0]
+def _birth(work, guide, weight, low, node, mortal, rng):
+    """One proposal; returns how many clusters can die after it. `low` and `node` stay as `node_clusters` has them."""
+    clusters, labels, k = work.clusters, work.labels, work.clusters.open[0]
     g = draw_weighted(weight, rng)
     log_uniform = math.log(rng.random())
-    c = inside_one_cluster(guide, work.labels, g)
+    c = inside_one_cluster(guide, labels, g)
     size = guide.stop[g] - guide.start[g]
     if c < 0 or size == clusters.n_atoms[c]:
-        return False
+        return mortal
     block, rest = work.row[_BLOCK], work.row[_REST]
     _gather(work, guide, g, block)
     take_away(work, c, block, rest)
     log_z = log_add(_log_joining(work, block, c), log_worth(work, c) - log_phi_h(work.model, rest))
     ratio = log_phi_h(work.model, block) - log_z - _log_weight(weight, g)
     if log_uniform >= ratio and not work.acceptance.wanted[0]:  # what is still unknown can only lower it
-        return False
+        return mortal
     _relabel(work, guide, g, k)
+    first = low[c] if low[c] < guide.start[g] else _first_place(guide, labels, c, guide.stop[g])
+    node_of_rest = _node_of(guide, labels, c, clusters.n_atoms[c] - size, first)
+    after = mortal + 1 + (1 if node_of_rest >= 0 else 0) - (1 if node[c] >= 0 else 0)
+    if not accept(work.acceptance, BIRTHS_AND_DEATHS, ratio - math.log(after), log_uniform):
+        _relabel(work, guide, g, c)
+        return mortal
+    low[c], node[c] = first, node_of_rest
+    low[k], node[k] = guide.start[g], g
     clusters.n_atoms[c] -= size
     clusters.n_atoms[k] = size
-    ratio -= math.log(node_clusters(guide, work.labels, clusters.n_atoms, k + 1, low, node))
-    if not accept(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform):
-        _relabel(work, guide, g, c)
-        clusters.n_atoms[c] += size
-        return False
     clusters.open[0] = k + 1
     write_slot(work, k, block)
     write_slot(work, c, rest)
-    return True
+    return after
 
 
 @kernel
-def _death(work, guide, weight, mortal, node, rng):
-    """`mortal` of the clusters are nodes, as `node` says."""
+def _death(work, guide, weight, low, node, mortal, rng):
+    """The same for a death."""
     clusters, k = work.clusters, work.clusters.open[0]
     log_uniform = math.log(rng.random())
     if mortal == 0 or k == 1:
-        return False
+        return mortal
     c = np.flatnonzero(node[:k] >= 0)[rng.integers(0, mortal)]
     g, block = node[c], work.row[_BLOCK]
     _gather(work, guide, g, block)
     log_z = _log_joining(work, block, c)
     ratio = log_z + math.log(mortal) + _log_weight(weight, g) - log_phi_h(work.model, block)
     if not accept(work.acceptance, BIRTHS_AND_DEATHS, ratio, log_uniform):
-        return False
+        return mortal
     target = draw_index(clusters.scores, k, rng)
     for s in range(block.shape[0]):
         block[s] += clusters.columns[s, target]
-    merge_slots(work, target, c, block)
-    return True
+    after = mortal - 1 - (1 if node[target] >= 0 else 0)
+    first = min(low[c], low[target])
+    merge_slots(work, target, c, block)  # the last cluster moves into slot c
+    low[c], node[c] = low[k - 1], node[k - 1]
+    joined = c if target == k - 1 else target
+    low[joined] = first
+    node[joined] = _node_of(guide, work.labels, joined, clusters.n_atoms[joined], first)
+    return after + (1 if node[joined] >= 0 else 0)
 
 
 @kernel
@@ -172,17 +201,14 @@ def births_and_deaths(work, guide, weight, count, begin, rng):
 
     Fewer than `count` when out of room.
     """
-    clusters = work.clusters
-    room = clusters.n_atoms.shape[0]
-    low, node, scratch = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    mortal = node_clusters(guide, work.labels, clusters.n_atoms, clusters.open[0], low, node)
+    room = work.clusters.n_atoms.shape[0]
+    low, node = np.empty(room, np.int64), np.empty(room, np.int64)
+    mortal = node_clusters(guide, work.labels, work.clusters.n_atoms, work.clusters.open[0], low, node)
     for done in range(begin, count):
         if not has_room(work):
             return done
         if rng.random() < 0.5:
-            changed = _birth(work, guide, weight, low, scratch, rng)
+            mortal = _birth(work, guide, weight, low, node, mortal, rng)
         else:
-            changed = _death(work, guide, weight, mortal, node, rng)
-        if changed:
-            mortal = node_clusters(guide, work.labels, clusters.n_atoms, clusters.open[0], low, node)
+            mortal = _death(work, guide, weight, low, node, mortal, rng)
     return count

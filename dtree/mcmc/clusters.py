@@ -12,7 +12,7 @@ import numpy as np
 from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel
 from dtree.mcmc import scores_gaussian, scores_multinomial  # noqa: F401  (they register their caches)
-from dtree.mcmc.scores import make_cache, put_atom, refresh_slots, shift_atom
+from dtree.mcmc.scores import add_atoms, make_cache, put_atom, refresh_slots
 
 SPLITS_AND_MERGES, BIRTHS_AND_DEATHS, GROWTH_AND_LOSS = 0, 1, 2  # rows of Acceptance.tally
 
@@ -73,7 +73,7 @@ def load_partition(work, labels):
     for i in range(labels.shape[0]):
         work.labels[i] = labels[i]
         clusters.n_atoms[labels[i]] += 1
-        shift_atom(work.cache, clusters, work.atoms, i, labels[i], 1.0)
+    add_atoms(work.cache, clusters, work.atoms, labels)
     clusters.open[0] = k
     refresh_slots(work.cache, work.model.family, clusters, 0, k)
 
@@ -133,11 +133,16 @@ def write_slot(work, k, row):
 
 
 @kernel
+def _relabel(labels, old, new):
+    """Every label `old` becomes `new`; all are written, since a loop without a branch vectorises."""
+    for i in range(labels.shape[0]):
+        labels[i] = new if labels[i] == old else labels[i]
+
+
+@kernel
 def merge_slots(work, a, b, union):
     """Cluster a takes in all of cluster b, which is closed; `union` (s,) are their statistics together."""
-    for i in range(work.labels.shape[0]):
-        if work.labels[i] == b:
-            work.labels[i] = a
+    _relabel(work.labels, b, a)
     work.clusters.n_atoms[a] += work.clusters.n_atoms[b]
     write_slot(work, a, union)
     close_slot(work, b)
@@ -151,9 +156,7 @@ def close_slot(work, k):
     if k == last:
         return
     copy_slot(work, last, k)
-    for i in range(work.labels.shape[0]):
-        if work.labels[i] == last:
-            work.labels[i] = k
+    _relabel(work.labels, last, k)
 
 
 @kernel

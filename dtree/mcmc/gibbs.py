@@ -34,7 +34,7 @@ class Visits(NamedTuple):
 
 @implements(make_moves, Visits)
 @kernel
-def _visit(moves, work, rng):
+def _visit(moves, number, work, rng):
     return gibbs_sweep(work, moves.order, 0, rng) == moves.order.shape[0]
 
 

@@ -169,7 +169,10 @@ def _as_it_is(prior, moving, vector):
 
 @verb(_as_it_is)
 def kappa_at(prior: Any, moving: Moving, vector: np.ndarray) -> Any:
-    """A compiled prior at another vector, its table overwritten; one that never moves stays as it is."""
+    """A compiled prior at another vector, its table overwritten and as long as that of `moving`.
+
+    One that never moves stays as it is.
+    """
 
 
 @implements(kappa_at, CompiledKappa)
@@ -177,7 +180,7 @@ def kappa_at(prior: Any, moving: Moving, vector: np.ndarray) -> Any:
 def _kappa_at(prior, moving, vector):
     if moving.what == _NOTHING:
         return prior
-    table = prior.table
+    table = prior.table[: moving.log_gamma.shape[0]]
     if moving.what == _ALPHA:
         log_front, sigma = math.log(vector[0]), 0.0
         log_tilt = 0.0 if math.isnan(vector[1]) else math.log1p(vector[1])

@@ -152,9 +152,11 @@ def run_chain(
     rng = generator_from_array(checkpoint["generator"])
     state = state_type(*(checkpoint[f"state_{name}"].copy() for name in state_type._fields))
     first = int(checkpoint["sweep"])
-    # A guide is rebuilt at sweeps that are fixed in advance: a greedy tree may hide a cluster, but seldom twice.
+    # The first guide knows the hyperparameters of the start only, and a greedy tree may hide a cluster, but seldom
+    # twice: so there is a second, at a sweep that is fixed in advance. More would cost more than they find, since a
+    # guide takes as long as ten sweeps over wide rows and as hundreds over narrow ones.
     guided = hasattr(import_module(rule.module), "rebuild")
-    rebuilds = {20, 60, 180, warmup // 4, warmup // 2} - {0} if guided else set()
+    rebuilds = {max(20, min(60, warmup // 2))} if guided else set()
     kept: list[Draws] = []
     began = clock()
     sweep, last, elapsed = first, first + sweeps, 0.0

@@ -6,14 +6,15 @@ cache is a NamedTuple on whose type these verbs dispatch (`dtree.core.verbs.verb
 | verb | meaning |
 | --- | --- |
 | `shift_atom(cache, clusters, atoms, i, k, sign)` | add atom i to the statistics of cluster k, or take it away |
+| `add_atoms(cache, clusters, atoms, labels)` | add all atoms to the statistics of their clusters |
 | `refresh_slots(cache, family, clusters, start, stop)` | recompute what is cached about clusters |
 | `put_atom(cache, family, clusters, atoms, i, k, sign)` | both: shift an atom and keep what is cached about k true |
-| `join_gains(cache, family, clusters, atoms, i, start, stop, slack, out)` | out[k] = log p(c_k + x_i) - log p(c_k) |
+| `join_gains(cache, family, clusters, atoms, i, start, stop, depth, out)` | out[k] = log p(c_k + x_i) - log p(c_k) |
 | `leave_gain(cache, family, clusters, atoms, i, k)` | log p(c_k) - log p(c_k - x_i), for an atom that is in c_k |
 | `block_gains(cache, family, clusters, block, stop, out)` | `join_gains` for a block of statistics (s,) and k < stop |
 | `log_likelihood(cache, atoms, i, natural)` | log p(x_i) at natural parameters (s,), see `dtree.mcmc.natural` |
 
-`slack`: a gain more than that below the best one may come out as -inf (pass np.inf for exact values). Every family
+`depth`: a gain below -depth may come out as -inf (pass np.inf for exact values). Every family
 works through `PlainCache`; a family with something better registers its `make_cache` and its kernels with
 `implements`. A cache for which the plain form of a verb is as good needs no kernel of its own for it.
 """
@@ -53,6 +54,24 @@ def shift_atom(cache: Any, clusters: Any, atoms: Any, i: int, k: int, sign: floa
 
 
 @kernel
+def _plain_add(cache, clusters, atoms, labels):
+    # One cluster after the other in memory, then turned: an atom's sums then lie side by side.
+    sums = np.zeros((labels.max() + 1, atoms.shape[1]))
+    for i in range(atoms.shape[0]):
+        k = labels[i]
+        for s in range(atoms.shape[1]):
+            sums[k, s] += atoms[i, s]
+    for s in range(sums.shape[1]):
+        for k in range(sums.shape[0]):
+            clusters.columns[s, k] += sums[k, s]
+
+
+@verb(_plain_add)
+def add_atoms(cache: Any, clusters: Any, atoms: Any, labels: Any) -> None:
+    """Add all atoms to the statistics of clusters labels (m,)."""
+
+
+@kernel
 def _plain_refresh(cache, family, clusters, start, stop):
     for k in range(start, stop):
         for s in range(cache.row.shape[0]):
@@ -85,7 +104,7 @@ def gains_by_merging(family, clusters, row, start, stop, out):
 
 
 @kernel
-def _plain_join(cache, family, clusters, atoms, i, start, stop, slack, out):
+def _plain_join(cache, family, clusters, atoms, i, start, stop, depth, out):
     # Not through `gains_by_merging`: one more call costs a tenth of a Gibbs move of a small problem.
     log_marginal_merged(family, clusters.columns, atoms[i], start, stop, out)
     for k in range(start, stop):
@@ -94,7 +113,7 @@ def _plain_join(cache, family, clusters, atoms, i, start, stop, slack, out):
 
 @verb(_plain_join)
 def join_gains(
-    cache: Any, family: Any, clusters: Any, atoms: Any, i: int, start: int, stop: int, slack: float, out: Any
+    cache: Any, family: Any, clusters: Any, atoms: Any, i: int, start: int, stop: int, depth: float, out: Any
 ) -> None:
     """out[k] = log p(c_k + x_i) - log p(c_k) for start <= k < stop."""
 

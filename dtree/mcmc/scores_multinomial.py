@@ -116,6 +116,13 @@ def _shift(cache, clusters, atoms, i, k, sign):
         clusters.columns[FIRST_WORD + cache.word[entry], k] += sign * cache.times[entry]
 
 
+@implements(scores.add_atoms, MultinomialCache)
+@kernel
+def _add(cache, clusters, atoms, labels):
+    for i in range(atoms.shape[0]):
+        _shift(cache, clusters, atoms, i, labels[i], 1.0)
+
+
 @implements(scores.refresh_slots, MultinomialCache)
 @kernel
 def _refresh(cache, family, clusters, start, stop):
@@ -161,7 +168,7 @@ def _gains(cache, family, columns, log_coefficient, n_words, words, times, out):
 
 @implements(scores.join_gains, MultinomialCache)
 @kernel
-def _join(cache, family, clusters, atoms, i, start, stop, slack, out):
+def _join(cache, family, clusters, atoms, i, start, stop, depth, out):
     words, times = cache.word[cache.start[i] : cache.start[i + 1]], cache.times[cache.start[i] : cache.start[i + 1]]
     _gains(cache, family, clusters.columns[:, start:stop], atoms[i, 1], atoms[i, 2], words, times, out[start:stop])
 

@@ -72,7 +72,7 @@ class Measure(NamedTuple):
 
 @implements(make_moves, Measure)
 @kernel
-def slice_sweep(measure, work, rng):
+def slice_sweep(measure, number, work, rng):
     """Draw the measure and all labels; nothing changes when the sweep is skipped."""
     log_front, sigma, log_rate = measure
     clusters, atoms, labels = work.clusters, work.atoms, work.labels

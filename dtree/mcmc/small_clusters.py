@@ -22,6 +22,7 @@ from dtree.mcmc.clusters import GROWTH_AND_LOSS, move_atom
 from dtree.mcmc.worth import accept, draw_index, log_sum, score_places
 
 NEAR = 0.9  # share of growth within the blocks of a cluster's atoms; the rest is drawn from all atoms
+STRETCH = 256  # long enough that taking a part of an array costs nothing beside counting it
 
 
 class Blocks(NamedTuple):
@@ -68,8 +69,18 @@ def _draw_cluster(clusters, rng):
 
 @kernel
 def _member(labels, c, number):
-    """The atom with this number among those of cluster c."""
-    atom = -1
+    """The atom with this number among those of cluster c: whole stretches are counted, which vectorises, then looked
+    through."""
+    start = 0
+    while True:
+        stretch, here = labels[start : start + STRETCH], 0
+        for place in range(stretch.shape[0]):
+            here += 1 if stretch[place] == c else 0
+        if here > number:
+            break
+        number -= here
+        start += STRETCH
+    atom = start - 1
     while number >= 0:
         atom += 1
         if labels[atom] == c:
@@ -82,8 +93,8 @@ def _chance_of_growth_by(blocks, labels, x, c, n_c):
     """q(x | c) for a cluster c of n_c atoms, x not counted among them."""
     block = blocks.of[x]
     near = 0
-    for atom in range(labels.shape[0]):
-        if labels[atom] == c and blocks.of[atom] == block and atom != x:
+    for place in range(blocks.start[block], blocks.start[block + 1]):
+        if labels[blocks.atoms[place]] == c and blocks.atoms[place] != x:
             near += 1
     size = blocks.start[block + 1] - blocks.start[block]
     return NEAR * near / (n_c * size) + (1.0 - NEAR) / labels.shape[0]

@@ -139,7 +139,7 @@ class Moves(NamedTuple):
 
 @implements(make_moves, Moves)
 @kernel
-def _make_moves(moves, work, rng):
+def _make_moves(moves, number, work, rng):
     if work.labels.shape[0] > 1:
         if not has_room(work):
             return False

@@ -13,10 +13,12 @@ from dtree.core.jit import kernel
 from dtree.core.model import CompiledModel
 from dtree.core.verbs import verb
 from dtree.mcmc.clusters import Work, load_partition, renumber
-from dtree.mcmc.hyperparameters import kappa_at, resample_vector
+from dtree.mcmc.hyperparameters import Moving, kappa_at, resample_vector
 from dtree.mcmc.problem import Problem
 
-ATOMS_IN_A_CALL = 4096  # sweeps of one call visit about so many: milliseconds, so that a time limit is still kept
+# Sweeps of one call visit about so many atoms of at most so many statistics: milliseconds, so that a time limit is
+# still kept and the first news come soon.
+ATOMS_IN_A_CALL, STATISTICS = 4096, 64
 
 
 class Block(NamedTuple):
@@ -29,8 +31,8 @@ class Block(NamedTuple):
 
 
 @verb()
-def make_moves(moves: Any, work: Work, rng: np.random.Generator) -> bool:
-    """All moves of one sweep; False when they ended for want of room."""
+def make_moves(moves: Any, number: int, work: Work, rng: np.random.Generator) -> bool:
+    """All moves of one sweep, the first of a call being number 0; False when they ended for want of room."""
     raise NotImplementedError
 
 
@@ -41,7 +43,11 @@ def _sweeps(work, moves, moving, labels, vectors, counts, log_marginal, rng):
     Returns whether there was room.
     """
     for t in range(1, labels.shape[0]):
-        prior = kappa_at(work.model.prior, moving, vectors[t - 1])
+        load_partition(work, labels[t - 1])
+        largest = work.clusters.columns[0, : work.clusters.open[0]].max() * work.model.per_count
+        # A cluster that more than doubles in a sweep is weighed without a table: to fill it up to all rows took longer.
+        moved = Moving(moving.what, moving.log_gamma[: int(2.0 * largest) + 2])
+        prior = kappa_at(work.model.prior, moved, vectors[t - 1])
         model = CompiledModel(work.model.family, prior, work.model.per_count)
         at = Work(
             model,
@@ -54,8 +60,7 @@ def _sweeps(work, moves, moving, labels, vectors, counts, log_marginal, rng):
             work.row,
             work.acceptance,
         )
-        load_partition(at, labels[t - 1])
-        if not make_moves(moves, at, rng):
+        if not make_moves(moves, t - 1, at, rng):
             return False
         k = at.clusters.open[0]
         for c in range(k):
@@ -68,7 +73,8 @@ def _sweeps(work, moves, moving, labels, vectors, counts, log_marginal, rng):
 
 def several(problem: Problem, state: Any, moves: Any, most: int, rng: np.random.Generator) -> Block:
     """At most so many sweeps, at least one."""
-    size = 1 + max(1, min(most, ATOMS_IN_A_CALL // problem.m))
+    width = 1 + problem.atoms.shape[1] // STATISTICS
+    size = 1 + max(1, min(most, ATOMS_IN_A_CALL // (problem.m * width)))
     labels, vectors = np.empty((size, problem.m), dtype=np.int64), np.empty((size, state.prior.shape[0]))
     labels[0], vectors[0] = state.labels, state.prior
     before, room = rng.bit_generator.state, int(state.labels.max()) + 4

@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.core.tree import log_add
 from dtree.core.verbs import log_kappa
 from dtree.mcmc.clusters import move_atom
 from dtree.mcmc.scores import block_gains, join_gains, leave_gain
@@ -37,9 +36,16 @@ def log_worth_of_all(work):
 @kernel
 def log_sum(log_total, scores, size):
     """log(exp(log_total) + sum of exp(scores[:size]))."""
+    best = log_total
     for k in range(size):
-        log_total = log_add(log_total, scores[k])
-    return log_total
+        best = max(best, scores[k])
+    if best == -np.inf:
+        return best
+    total = math.exp(log_total - best)
+    for k in range(size):
+        if scores[k] - best > -NEGLIGIBLE:  # most are not worth their exponential
+            total += math.exp(scores[k] - best)
+    return best + math.log(total)
 
 
 @kernel
@@ -52,35 +58,49 @@ def take_away(work, k, block, rest):
 @kernel
 def score_block(work, block):
     """scores[c] = log phi_h(c u B) - log phi_h(c) of all clusters, for atoms B outside them with statistics `block`."""
-    clusters, prior, k = work.clusters, work.model.prior, work.clusters.open[0]
-    weight = block[0] * work.model.per_count
-    block_gains(work.cache, work.model.family, clusters, block, k, clusters.scores)
+    clusters, prior, per_count = work.clusters, work.model.prior, work.model.per_count
+    columns, scores, k = clusters.columns, clusters.scores, clusters.open[0]
+    weight = block[0] * per_count
+    block_gains(work.cache, work.model.family, clusters, block, k, scores)
     for c in range(k):
-        count = true_count(work, c)
-        clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count)
+        count = columns[0, c] * per_count
+        scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count)
+
+
+@kernel(inline=True)
+def count_of_all(work):
+    """Number of rows in all clusters."""
+    total = 0.0
+    for c in range(work.clusters.open[0]):
+        total += work.clusters.columns[0, c]
+    return total * work.model.per_count
 
 
 @kernel
 def score_places(work, i):
     """scores[c] = log J of cluster c for atom i, itself taken out; returns that of a new cluster.
 
-    -inf for its own cluster when it is alone there.
+    -inf for its own cluster when it is alone there, and for a cluster that is next to impossible beside staying.
     """
     clusters, prior, per_count = work.clusters, work.model.prior, work.model.per_count
     k, own = clusters.open[0], work.labels[i]
     weight = work.atoms[i, 0] * per_count
-    join_gains(work.cache, work.model.family, clusters, work.atoms, i, 0, k, NEGLIGIBLE + 15.0, clusters.scores)
+    alone = log_kappa(prior, weight) + work.log_alone[i]
+    own_score, stay = -np.inf, alone
+    if clusters.n_atoms[own] > 1:
+        count = clusters.columns[0, own] * per_count
+        gain = leave_gain(work.cache, work.model.family, clusters, work.atoms, i, own)
+        own_score = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
+        stay = own_score
+    total = count_of_all(work)
+    depth = NEGLIGIBLE + log_kappa(prior, total + weight) - log_kappa(prior, total) - stay  # see `gibbs_sweep`
+    join_gains(work.cache, work.model.family, clusters, work.atoms, i, 0, k, depth, clusters.scores)
     for c in range(k):
         if clusters.scores[c] > -np.inf:
             count = clusters.columns[0, c] * per_count
             clusters.scores[c] += log_kappa(prior, count + weight) - log_kappa(prior, count)
-    if clusters.n_atoms[own] == 1:
-        clusters.scores[own] = -np.inf
-    else:
-        count = clusters.columns[0, own] * per_count
-        gain = leave_gain(work.cache, work.model.family, clusters, work.atoms, i, own)
-        clusters.scores[own] = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
-    return log_kappa(prior, weight) + work.log_alone[i]
+    clusters.scores[own] = own_score
+    return alone
 
 
 @kernel
@@ -124,12 +144,15 @@ def gibbs_sweep(work, order, begin, rng):
     """Gibbs moves of the atoms order[begin:]; returns how many of `order` are done, fewer than all when out of room.
 
     The cluster of each atom is drawn given all others. Weights are gains of joining; for its own cluster the gain of
-    having joined, so an atom that stays leaves no trace in the statistics.
+    having joined, so an atom that stays leaves no trace in the statistics. kappa(n) is the n-th moment of a measure, so
+    log kappa is convex: no cluster gains more from the prior by an atom than one of all rows would, and a join gain far
+    enough below what staying or being alone is worth is left out.
     """
     # Not through `score_places` and `has_room`: handing over all of `work` once more costs a fifth of the sweep.
     model, cache, clusters, atoms, labels = work.model, work.cache, work.clusters, work.atoms, work.labels
     family, prior, per_count = model.family, model.prior, model.per_count
-    columns, scores, n_atoms = clusters.columns, clusters.scores, clusters.n_atoms
+    columns, scores, n_atoms, places = clusters.columns, clusters.scores, clusters.n_atoms, work.members
+    total, last_weight, most_by_prior, alone_by_prior = count_of_all(work), -1.0, 0.0, 0.0
     for position in range(begin, order.shape[0]):
         k = clusters.open[0]
         if k + 3 > columns.shape[1]:
@@ -137,22 +160,32 @@ def gibbs_sweep(work, order, begin, rng):
         i = order[position]
         own = labels[i]
         weight = atoms[i, 0] * per_count
-        join_gains(cache, family, clusters, atoms, i, 0, k, NEGLIGIBLE + 15.0, scores)
-        for slot in range(k):
-            if scores[slot] > -np.inf:
-                count = columns[0, slot] * per_count
-                scores[slot] += log_kappa(prior, count + weight) - log_kappa(prior, count)
-        alone = log_kappa(prior, weight) + work.log_alone[i]
-        size = k
-        if n_atoms[own] == 1:
-            scores[own] = alone
-        else:
+        if weight != last_weight:  # mostly all are equal
+            last_weight, alone_by_prior = weight, log_kappa(prior, weight)
+            most_by_prior = log_kappa(prior, total + weight) - log_kappa(prior, total)
+        alone = alone_by_prior + work.log_alone[i]
+        stay, best = alone, alone
+        if n_atoms[own] > 1:
             count = columns[0, own] * per_count
             gain = leave_gain(cache, family, clusters, atoms, i, own)
-            scores[own] = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
-            scores[k] = alone
-            size = k + 1
-        chosen = draw_index(scores, size, rng)
+            stay = gain + log_kappa(prior, count) - log_kappa(prior, count - weight)
+            best = max(stay, alone)
+        join_gains(cache, family, clusters, atoms, i, 0, k, NEGLIGIBLE + most_by_prior - best, scores)
+        size = 0  # places worth a draw, gathered at the front of `scores`; there are at most as many as atoms
+        for slot in range(k):
+            if slot == own:
+                scores[size] = stay
+            elif scores[slot] > -np.inf:
+                count = columns[0, slot] * per_count
+                scores[size] = scores[slot] + log_kappa(prior, count + weight) - log_kappa(prior, count)
+            else:
+                continue
+            places[size] = slot
+            size += 1
+        if n_atoms[own] > 1:
+            scores[size], places[size] = alone, k
+            size += 1
+        chosen = places[draw_index(scores, size, rng)]
         if chosen != own:
             move_atom(work, i, chosen)
     return order.shape[0]

@@ -10,7 +10,7 @@ import pytest
 from dtree.core.families import DiagonalGaussian
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess, GeneralizedGamma
-from dtree.mcmc.births import birth_odds, births_and_deaths, node_clusters
+from dtree.mcmc.births import _birth, _death, birth_odds, births_and_deaths, node_clusters
 from dtree.mcmc.clusters import canonical
 from dtree.mcmc.guide import Guide, make_guide
 from dtree.mcmc.problem import Problem
@@ -129,3 +129,32 @@ def test_statistics_and_labels_stay_together(seed: int) -> None:
                 work.clusters.columns[:, slot], found.atoms[members].sum(axis=0), rtol=1e-9, atol=1e-9
             )
         assert work.labels.max() == k - 1
+
+
+def test_what_can_die_is_known_after_every_move() -> None:
+    """It is kept up to date move by move; here it is found anew from the labels."""
+    rng = np.random.default_rng(0)
+    model = Model(DiagonalGaussian([0.0, 0.0], 0.2, 2.0, [1.0, 1.0]), DirichletProcess(3.0))
+    found = Problem(model, model.atoms(rng.normal(size=(25, 2)) * 3))
+    merges = np.array([[2 * k, 2 * k + 1] for k in range(24)])
+    bushy, cumulative = make_guide(merges[:, 0].copy(), merges[:, 1].copy(), np.ones(49)), np.cumsum(np.ones(49))
+    work = found.grown(found.load(canonical(np.arange(25) // 8), model.prior))
+    low, node, again, other = np.zeros((4, work.clusters.n_atoms.shape[0]), dtype=np.int64)
+
+    def from_labels(low, node):
+        k = int(work.clusters.open[0])
+        return node_clusters(bushy, work.labels, work.clusters.n_atoms, k, low, node), low[:k].copy(), node[:k].copy()
+
+    mortal = from_labels(low, node)[0]
+    changes = [0, 0]
+    for step in range(600):
+        k = int(work.clusters.open[0])
+        if k + 3 > work.clusters.columns.shape[1]:
+            break
+        mortal = (_death if step % 2 else _birth)(work, bushy, cumulative, low, node, mortal, rng)
+        changes[step % 2] += int(work.clusters.open[0]) != k
+        count, first, nodes = from_labels(again, other)
+        assert mortal == count
+        np.testing.assert_array_equal(low[: nodes.shape[0]], first)
+        np.testing.assert_array_equal(node[: nodes.shape[0]], nodes)
+    assert min(changes) > 20

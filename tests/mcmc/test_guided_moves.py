@@ -16,7 +16,7 @@ from dtree.mcmc.allocate import allocate, division_of
 from dtree.mcmc.clusters import canonical
 from dtree.mcmc.guide import Guide, make_guide
 from dtree.mcmc.problem import Problem
-from dtree.mcmc.tgmcmc import guided_split_merge, score_subtree, subtree_gibbs
+from dtree.mcmc.tgmcmc import guided_split_merge, score_subtree, subtree_gibbs, turns
 from tests.naive.mcmc import NaiveGuide, divisions, log_phi_function, partition_posterior
 from tests.naive.partitions import all_partitions, clusters_of
 
@@ -207,3 +207,14 @@ def test_moves_keep_statistics_and_labels_together() -> None:
         assert len(clusters_of(work.labels)) == k
         if k + 3 > work.clusters.columns.shape[1]:
             work = problem.grown(work)
+
+
+def test_turns_come_as_often_as_weights_say_and_evenly() -> None:
+    weights = np.array([1.0, 5.0, 0.5, 3.5])
+    taken = np.concatenate([turns(np.cumsum(weights), 7, sweep) for sweep in range(1000)])
+    share = np.bincount(taken, minlength=4) / taken.shape[0]
+    np.testing.assert_allclose(share, weights / weights.sum(), atol=2e-3)
+    for atom, weight in enumerate(weights):
+        assert np.diff(np.flatnonzero(taken == atom)).max() < 4.0 * weights.sum() / weight
+    later = np.concatenate([turns(np.cumsum(weights), 7, sweep) for sweep in range(10**7, 10**7 + 1000)])
+    np.testing.assert_allclose(np.bincount(later, minlength=4) / later.shape[0], share, atol=2e-3)

@@ -19,9 +19,9 @@ partition, stays fixed after warm-up.
   are in different clusters, the merge is proposed and q is replayed.
 * *Subtree Gibbs*: the rows of one cluster below a node of the guide move together.
 * *Births and deaths* of clusters that are whole subtrees, growth and loss of small clusters.
-* *Gibbs moves* of rows drawn by the root of how probable it is, in the guide's own partition, that they belong elsewhere: a sum over
-  rows forgets fastest when each is visited in proportion to its standard deviation. A sweep has half as many as there are such restless rows, now
-  and then all rows.
+* *Gibbs moves* of rows in turn, as often as the root of how probable it is, in the guide's own partition, that they belong elsewhere: a sum
+  over rows forgets fastest when each is visited in proportion to its standard deviation. A sweep visits half as many as there are such restless
+  rows, now and then all rows.
 
 The tests enumerate all partitions of few rows and compare transition matrices and stationary laws.
 
