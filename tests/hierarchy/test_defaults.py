@@ -14,7 +14,6 @@ from dtree.hierarchy.defaults import choose_model
 from dtree.hierarchy.hyperparameters import bound_and_gradient, log_bound, prior_on_tree
 from dtree.hierarchy.statistics import node_statistics
 
-
 NOISE = [(n, d, seed) for n, d in [(20, 50), (30, 20), (60, 20)] for seed in range(3)]
 
 
