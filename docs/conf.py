@@ -59,6 +59,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system has it
 html_sidebars = {"index": [], "which_method": [], "coming_from": [], "papers": [], "glossary": []}
 html_show_sourcelink = False
 html_copy_source = False

@@ -87,6 +87,14 @@ def test_a_batch_that_is_refused_leaves_the_mixture_whole() -> None:
     assert model.partial_fit(rows[:4]).elbo_ == twin.partial_fit(rows[:4]).elbo_
 
 
+def test_a_batch_whose_bound_is_not_finite_is_refused() -> None:
+    model = dtree.DPMixtureVB("O-CTSB", "gaussian", truncation=3, max_iter=5, random_state=0).fit(normal(27, 6))
+    bound = model.elbo_
+    with pytest.raises(ValueError, match="rounding drowns the spread of a component"):
+        model.partial_fit(1e9 * normal(4, 6))
+    assert model.elbo_ == bound
+
+
 def test_rows_of_weight_zero_are_in_no_draw() -> None:
     weight = np.ones(30)
     weight[[3, 7]] = 0
@@ -161,3 +169,20 @@ def test_weights_that_round_off_more_than_a_cluster_spreads_are_refused(estimato
     weight[2] = 1.2e11
     with pytest.raises(ValueError, match="rounding drowns the spread of a cluster"):
         estimator("gaussian").fit(rows, sample_weight=weight)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_rows_in_a_plane_are_fitted(seed: int) -> None:
+    """A scale that is learned from rows without spread in two of four directions stays above rounding."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(23, 2)) @ rng.normal(size=(2, 4))
+    model = dtree.TreeClustering(random_state=0).fit(rows)
+    assert np.all(np.isfinite(model.score_samples(rows)))
+
+
+def test_a_scale_that_is_drowned_by_rounding_is_worth_nothing() -> None:
+    """A determinant that rounds to nothing, or to less, was worth infinitely much, or a division by zero."""
+    family = dtree.Gaussian(np.zeros(3), 1.0, 5.0, 1e-20 * np.eye(3), np.zeros(3), np.ones(3))
+    rows = np.array([[1.0, 2.0, 4.0], [2.0, 4.0, 8.0], [4.0, 8.0, 16.0]])
+    assert family.log_marginal(rows) == -np.inf
+    assert np.isfinite(family.log_marginal(1e-10 * np.random.default_rng(0).normal(size=(3, 3))))

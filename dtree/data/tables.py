@@ -65,7 +65,7 @@ def understood(table: Table, choice: Choice) -> Understood:
     """What the columns of a table are for, by what they hold or by what is `known` from a fit.
 
     Rows are named by a text column called id or name, else by a first text column that differs in every row, else by a
-    first column without a name, which is the index that pandas writes unless told otherwise.
+    first column without a name, which is the index that pandas writes unless told otherwise, and has no gaps.
     """
     names, what = table.names, table.what
     require_distinct([name for name in names if name.strip()], what)
@@ -103,9 +103,9 @@ def _row_names(table: Table, candidates: list[int], least: int) -> int | None:
     if len(candidates) < least:
         return None
     first = candidates[0]
-    if table.names[first].strip().lower() in ("", "unnamed: 0"):
-        return first
     found = table.summary(first)
+    if table.names[first].strip().lower() in ("", "unnamed: 0") and not found.missing:
+        return first
     words = found.is_words and not found.declared and not found.missing
     return first if words and found.all_different and found.n_nearly <= found.present / 2 else None
 

@@ -42,6 +42,8 @@
   clusters; in notebooks a fitted model shows its tree and levels, and a `Tree` is a picture.
 * `IncrementalBHC` takes rows of weight 0 as `BHC` does: they are in no leaf, and labelled as new rows are.
 * Mended: `DPMixtureVB` crashed after an accepted escape; a saved probit diffusion tree changed when it was opened; saved models lost names.
+* Mended: `TreeClustering` of rows in a plane divided by zero; a batch of rows too far out to be scored is refused by `DPMixtureVB.partial_fit`;
+  a first column without a name that has gaps is a feature, not the names of rows.
 
 ## 0.1.0
 

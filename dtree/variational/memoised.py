@@ -5,6 +5,7 @@ present state and adds all batches up again in the order of their first visit, s
 of all rows seen so far. With an uncollapsed variant a revisit is coordinate ascent on that bound.
 """
 
+import math
 from copy import copy
 from functools import reduce
 from operator import add
@@ -51,8 +52,15 @@ class Memory:
         if order is not None:
             self.batches = {key: sums.permuted(order) for key, sums in self.batches.items()}
             total = self.total()
-        self.trace.append(bound(total, self.rule))
-        return self.trace[-1]
+        found = bound(total, self.rule)
+        if not math.isfinite(found):
+            m_step(total, self.rule)  # which may say why in the family's own words
+            raise ValueError(
+                "the bound is not finite with this batch: its rows lie so far out that rounding drowns the spread of a "
+                "component; leave them out, or fit anew with rows of their kind"
+            )
+        self.trace.append(found)
+        return found
 
     def fit(self) -> Fit:
         """Where the batches have led so far."""

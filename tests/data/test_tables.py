@@ -231,3 +231,13 @@ def test_numbers_among_words_keep_every_bit() -> None:
     values = np.random.default_rng(0).normal(size=300)
     found = numbers_in([*map(repr, values.tolist()), "none"])
     np.testing.assert_array_equal(found, [*values, np.nan])
+
+
+def test_a_column_without_a_name_that_has_gaps_names_no_rows(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"": [0.5, np.nan, 2.5, 3.5], "x": [1.0, 2.0, 3.0, 5.0]})
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    source = open_source(tmp_path / "gaps.csv")
+    assert source.row_names is None
+    assert source.shape == (4, 2)
+    frame.fillna(1.5).to_csv(tmp_path / "whole.csv", index=False)
+    assert open_source(tmp_path / "whole.csv").row_names == ["0.5", "1.5", "2.5", "3.5"]

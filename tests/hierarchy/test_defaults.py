@@ -14,9 +14,10 @@ from dtree.hierarchy.defaults import choose_model
 from dtree.hierarchy.hyperparameters import bound_and_gradient, log_bound, prior_on_tree
 from dtree.hierarchy.statistics import node_statistics
 
+NOISE = [(n, d, seed) for n, d in [(20, 50), (30, 20), (60, 20)] for seed in range(3)]
 
-@pytest.mark.parametrize(("n", "d"), [(20, 50), (30, 20), (60, 20)])
-@pytest.mark.parametrize("seed", range(3))
+
+@pytest.mark.parametrize(("n", "d", "seed"), [*NOISE, (20, 200, 0)])
 def test_few_rows_of_one_gaussian_are_one_cluster(n, d, seed):
     X = np.random.default_rng(seed).normal(size=(n, d)) * np.linspace(1, 5, d)
     assert dtree.BHC("gaussian").fit(X).n_clusters_ == 1

@@ -26,6 +26,7 @@ from dtree.core.tables import counts_of_table
 _LOG_PI = math.log(math.pi)
 _LOG_2PI = math.log(2.0 * math.pi)
 ONE_BLOB = 0.999  # a share of the variance within clusters from which on clusters are like the whole data
+_WORTHLESS = 1e100  # a loss that is infinite, to a search that takes differences of losses
 _KNOWN_COVARIANCE = 100.0  # rows per feature that the prior on the covariance is then worth, more than such data have
 
 
@@ -241,7 +242,8 @@ class Gaussian(StandardUnits):
             return type(self)(centre_out, d * weights.sum() / spread, dof, rescaled, self.origin, self.unit, self.step)
 
         def loss(log_excess: float) -> float:
-            return -float(weights @ at(log_excess).log_marginal_of(statistics))
+            found = -float(weights @ at(log_excess).log_marginal_of(statistics))
+            return min(found, _WORTHLESS)
 
         here = math.log(self.dof - d + 1.0)
         bounds, exact = (math.log(2.0), math.log(20.0 * d + 50.0)), {"maxiter": 12, "xatol": 0.05}  # of a logarithm
@@ -305,11 +307,13 @@ def _above_share(scale: np.ndarray, covariance: np.ndarray, dof: float, rows: fl
     """
     rounding = np.finfo(np.float64).eps * rows / MOST_ROUNDING
     ridge = max(1e-9, rounding / (least * dof)) * np.trace(covariance) / covariance.shape[0]
-    values, vectors = eigh(scale, covariance + ridge * np.eye(covariance.shape[0]))
+    measure = covariance + ridge * np.eye(covariance.shape[0])
+    values, vectors = eigh(scale, measure)
     if values[0] >= least * dof:
         return scale
-    back = np.linalg.inv(vectors)
-    return back.T @ np.diag(np.maximum(values, least * dof)) @ back
+    # What is missing is added: put together anew from all parts, the smallest would be rounding of the largest.
+    back = measure @ vectors
+    return scale + (back * np.maximum(least * dof - values, 0.0)) @ back.T
 
 
 def _log_det(matrix: np.ndarray) -> float:

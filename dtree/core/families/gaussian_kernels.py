@@ -80,6 +80,8 @@ def _log_marginal(family, statistics):
     product = 1.0
     for a in range(d):
         pivot = matrix[a, a]
+        if not pivot > 0.0:  # rounding drowns the scale: a determinant of nothing would be worth more than any other
+            return -np.inf
         product *= pivot
         if a % _PIVOTS_PER_LOG == _PIVOTS_PER_LOG - 1:
             log_det += math.log(product)
@@ -94,13 +96,19 @@ def _log_marginal(family, statistics):
 
 @kernel(counted=False)
 def _posterior_factor(family, row, factor):
-    """Fill the upper Cholesky factor (d, d) of the row's posterior scale, its diagonal inverted; returns log det."""
+    """Fill the upper Cholesky factor (d, d) of the row's posterior scale, its diagonal inverted; returns log det.
+
+    Where rounding drowns the scale that is infinite, for such a row to be worth nothing with any other.
+    """
     _posterior_scale(family, row, factor)
     d = factor.shape[0]
     log_det = 0.0
     for a in range(d):
         for b in range(a):
             factor[a, a] -= factor[b, a] * factor[b, a]
+        if not factor[a, a] > 0.0:
+            factor[:] = 0.0
+            return np.inf
         log_det += math.log(factor[a, a])
         factor[a, a] = 1.0 / math.sqrt(factor[a, a])
         for c in range(a + 1, d):
