@@ -79,7 +79,7 @@ class Scratch(NamedTuple):
 def scratch_for(slots: Slots, blocks: Blocks) -> Scratch:
     """Scratch memory for a search among these slots; one for every thread."""
     s, c = slots.columns.shape[0], slots.node.shape[0]
-    return Scratch(*(np.empty(n) for n in (s, s, c, blocks.start.shape[0])), sparse_scratch(slots.sparse))
+    return Scratch(np.empty(s), np.empty(s), np.empty(c), np.empty(blocks.start.shape[0]), sparse_scratch(slots.sparse))
 
 
 def leaf_slots(
