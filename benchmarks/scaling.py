@@ -3,6 +3,7 @@ beside it.
 
 python -m benchmarks.scaling [--workers 10,50,200] [--rates 20,60] [--rows 1000000000] [--chunk-rows 1000000]
 python -m benchmarks.scaling --write deploy/SCALING.md      also puts the tables where the document has them
+python -m benchmarks.scaling --growth growth.png            instead: how fits grow on one machine, see below
 
 1. The costs are measured: a row against the clusters with the engine's kernels; a task with a real scheduler in a process
    of its own and ten workers in others.
@@ -12,6 +13,9 @@ python -m benchmarks.scaling --write deploy/SCALING.md      also puts the tables
 
 Workers that sleep need no core, so two cores are enough; but they share ten processes, in which they wait for each
 other between tasks: the model is told so when it is compared, and not when it extrapolates.
+
+--growth draws processor seconds of this process against rows, features and levels of categories: whole fits of `BHC`
+and of `TreeClustering` with nothing set, and one iteration of a variational mixture of 20 components.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +38,9 @@ import numpy as np
 from distributed import Client, Worker
 from distributed.scheduler import heartbeat_interval
 
+import dtree
 from benchmarks.scaling_model import Costs, Outcome, model_pass
+from benchmarks.tables import made
 from dtree.core.families import Gaussian, moments_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
@@ -294,6 +301,83 @@ def write_tables(document: Path, tables: dict[str, list[str]]) -> None:
     document.write_text(text)
 
 
+# Growth on one machine -----------------------------------------------------------------------------------------------
+
+
+def _groups(n: int, d: int) -> np.ndarray:
+    """Rows of ten round groups, neither far apart nor on top of each other."""
+    rng = np.random.default_rng(0)
+    return 4.0 * rng.normal(size=(10, d))[rng.integers(0, 10, n)] + rng.normal(size=(n, d))
+
+
+def _table(n: int, levels: int) -> Any:
+    """A frame of two numbers and four columns of words, each with so many levels."""
+    import pandas
+
+    _, values = made(n, 0, 2, (levels,) * 4)
+    words = {f"c{j}": [None if np.isnan(v) else f"word {v:.0f}" for v in values[:, 2 + j]] for j in range(4)}
+    return pandas.DataFrame({"x0": values[:, 0], "x1": values[:, 1], **words})
+
+
+def _variational_iteration(X: Any) -> float:
+    """CPU seconds of one iteration: those of a long fit less those of a short one, so that the start does not count."""
+
+    def fit(iterations: int) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it has not converged
+            settings = {"init": "random", "max_iter": iterations, "tol": 0.0, "split_merge": 0, "sample_rows": 10**9}
+            return dtree.DPMixtureVB("O-CTSB", truncation=20, random_state=0, **settings).fit(X)
+
+    more = fit(40).n_iter_ - 2
+    return max(_least(lambda: fit(40), 2) - _least(lambda: fit(2), 2), 0.0) / more
+
+
+def _fit(estimator: Any) -> Callable[[Any], float]:
+    return lambda X: _least(lambda: estimator.fit(X), 1)
+
+
+GROWING = {
+    "BHC, the whole fit": _fit(dtree.BHC()),
+    "TreeClustering, the whole fit": _fit(dtree.TreeClustering(random_state=0)),
+    "variational mixture, an iteration": _variational_iteration,
+}
+AXES: dict[str, tuple[tuple[int, ...], Callable[[int], Any]]] = {
+    "rows of 8 features": ((500, 1000, 2000, 5000, 10_000, 20_000, 50_000), lambda n: _groups(n, 8)),
+    "features of 2,000 rows": ((2, 4, 8, 16, 32), lambda d: _groups(2000, d)),
+    "levels of 4 columns of words, 2,000 rows": ((3, 10, 30, 100, 300), lambda levels: _table(2000, levels)),
+}
+_MOST_ROWS_OF_A_TREE = 10_000  # exact BHC is quadratic
+
+
+def growth(picture: Path) -> None:
+    """CPU seconds against rows, features and levels as a table, and drawn."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, len(AXES), figsize=(12, 3.8), sharey=True)
+    for axis, (title, (sizes, rows)) in zip(axes, AXES.items(), strict=True):
+        found: dict[str, list[tuple[int, float]]] = {name: [] for name in GROWING}
+        for name, measure in GROWING.items():
+            measure(rows(sizes[0]))  # compiles
+            for size in sizes:
+                if name.startswith("BHC") and size > _MOST_ROWS_OF_A_TREE:
+                    continue
+                found[name].append((size, measure(rows(size))))
+            axis.loglog(*zip(*found[name], strict=True), "o-", label=name)
+            times = " | ".join(f"{took:.4f}" for _, took in found[name])
+            print(f"| {title} | {name} | {times} |", flush=True)
+        axis.set(xlabel=title)
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].set(ylabel="processor seconds")
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(picture, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", default="10,50,200", help="sizes of the simulated clusters")
@@ -302,10 +386,14 @@ def main() -> None:
     parser.add_argument("--chunk-rows", type=int, default=1_000_000)
     parser.add_argument("--longest", type=float, default=12.0, help="seconds that one simulated pass may take")
     parser.add_argument("--write", type=Path, metavar="FILE", help="a document whose tables are to be replaced")
+    parser.add_argument("--growth", type=Path, metavar="PICTURE", help="draw how fits grow on this machine instead")
     parser.add_argument("--hold", nargs=2, metavar=("ADDRESS", "COUNT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.hold:
         asyncio.run(_hold_workers(options.hold[0], int(options.hold[1])))
+        return
+    if options.growth:
+        growth(options.growth)
         return
     row, combine, centre = kernel_costs()
     with tempfile.TemporaryDirectory() as name, dask.config.set(_QUIET):

@@ -237,18 +237,18 @@ def _average_linkage(X: np.ndarray) -> tuple[str, Spent]:
 
 
 def on_workers(asked: Asked) -> Took:
-    """exact tree, 20,000 x 8, with two workers as a method asks them; beside one process."""
+    """BHC of 20,000 x 8, model given, for who has a client with two workers; beside who has none."""
     from dtree.engine.cluster import cluster_client
-    from dtree.engine.pairs import SharedPairs, central_task
 
     X, _ = clusters(asked.rows(20_000, 300), 8, 5)
     model = _given(X, "gaussian-diag")
-    atoms = model.atoms(X)
-    alone, tree = spent(lambda: build_tree(model, atoms))
+    given = model.family, model.prior
+    dtree.BHC(*given).fit(X[:50])
+    alone, one = spent(lambda: dtree.BHC(*given).fit(X))
     with cluster_client(n_workers=2, processes=not asked.quick, warm=False, memory_limit="2GB") as client:
-        here, shared = spent(lambda: client.submit(central_task, SharedPairs.tree, (model, atoms), pure=False).result())
-    assert np.array_equal(tree.merges, shared.merges)
-    return Took(Spent(here.seconds, None), "one process", alone)  # workers are still there and do not count yet
+        here, shared = spent(lambda: dtree.BHC(*given, client=client).fit(X))
+    assert np.array_equal(one.tree_.merges, shared.tree_.merges)
+    return Took(Spent(here.seconds, None), "without a client", alone)  # workers are still there and do not count yet
 
 
 def command(asked: Asked, *words: str, cache: Path | None = None) -> Spent:

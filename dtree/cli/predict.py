@@ -57,7 +57,8 @@ def command(
         from dtree.engine.predict import predict_into
 
         settings = opened.store.get("settings", method.Settings)
-        with cluster.client_for(method, settings, source.shape[0]) as client, err().status("labelling rows"):
+        # Rows are looked at once, in threads that let each other run: processes, unless asked for, start too slowly.
+        with cluster.client_for(method, settings, 0) as client, err().status("labelling rows"):
             started = time.monotonic()  # workers are there
             rows = predict_into(run, source, target, client, overwrite=overwrite)
             took = time.monotonic() - started

@@ -13,9 +13,10 @@ LANES = 64  # rows scored together; their scratch stays in the first-level cache
 FUSED = {"contract"}  # a multiplication and an addition may be one instruction; nothing is reordered
 
 _MANTISSA = (1 << 52) - 1
-_ONE = 1023 << 52  # the bits of 1.0
+BITS_OF_ONE = 1023 << 52
 _TWO_TO_52 = 1075 << 52  # the bits of 2**52: or-ing a small integer into them adds it
 _LOG_2 = 0.6931471805599453
+LOG_PER_BIT = _LOG_2 / (1 << 52)
 _SQRT_2 = 1.4142135623730951
 _LOG_2_HIGH = 0.693147180369123816490  # 33 bits of log 2: its products with small integers are exact
 _LOG_2_LOW = 1.90821492927058770002e-10  # the rest of it
@@ -29,7 +30,7 @@ def log_of_lanes(x, bits, out):
     exponent, mantissa = bits[0], bits[1]
     for i in range(LANES):
         exponent[i] = (raw[i] >> 52) | _TWO_TO_52
-        mantissa[i] = (raw[i] & _MANTISSA) | _ONE
+        mantissa[i] = (raw[i] & _MANTISSA) | BITS_OF_ONE
     exponents, mantissas = exponent.view(np.float64), mantissa.view(np.float64)
     for i in range(LANES):
         e = exponents[i] - (4503599627370496.0 + 1023.0)
@@ -61,7 +62,7 @@ def exp_of_lanes(x, bits, out):
     for i in range(LANES):
         rounded[i] = max(x[i], -700.0) * (1.0 / _LOG_2) + _ROUND
     for i in range(LANES):
-        bits[1, i] = (bits[0, i] << 52) + _ONE
+        bits[1, i] = (bits[0, i] << 52) + BITS_OF_ONE
     for i in range(LANES):
         n = rounded[i] - _ROUND
         r = (max(x[i], -700.0) - n * _LOG_2_HIGH) - n * _LOG_2_LOW  # |r| <= 0.35: thirteen terms reach the last bit

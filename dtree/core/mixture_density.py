@@ -1,9 +1,10 @@
 """The density of rows under weighted clusters: log sum_c w_c p(x | c).
 
-Clusters of Gaussian families predict Student t densities, w_c p(x | c) = constant - exponent log(1 + distance): all
-clusters are scored for LANES rows at a time, and summed, without a matrix of rows by clusters; the same scores say
-which cluster is most probable. Other families, rows that lack values and rows too far away for that shortcut are scored
-by the family itself, block by block.
+Clusters of Gaussian families predict Student t densities, log w_c p(x | c) = constant - exponent log(1 + distance), or
+less a sum of such terms. For LANES rows at a time all distances are taken; a bound on the logarithm that costs next to
+nothing says which clusters can matter to a row, and only for those logarithm and exponential are computed. The same
+scores say which cluster is most probable. Other families, rows that lack values and rows too far away for that shortcut
+are scored by the family itself, block by block.
 """
 
 import math
@@ -15,11 +16,15 @@ from scipy.special import gammaln, logsumexp
 
 from dtree.core.families import Bent, DiagonalGaussian, Family, Gaussian, has_holes
 from dtree.core.jit import kernel
-from dtree.core.lanes import FUSED, LANES, exp_of_lanes, log_of_lanes
+from dtree.core.lanes import BITS_OF_ONE, FUSED, LANES, LOG_PER_BIT, exp_of_lanes, log_of_lanes
 from dtree.core.whitening import whitened_distance, whitening
 
 ROWS_PER_BLOCK = 4096  # so that (rows, clusters) matrices stay small
 _FEATURES_PER_LOG = 16  # their factors 1 + y^2 are multiplied before the logarithm
+# Clusters that are less probable than another by so many nats are left out: what they add to a sum is 1e-35 of it, and
+# doubles know 1e-16.
+_NEGLIGIBLE = 80.0
+_TERMS_PER_TILE = 256  # of clusters that are looked at together: their distances stay in the second-level cache
 _TOO_FAR = 1e300  # a sum of distances some of which may have overflowed
 # Which cluster is most probable is left open where scores differ by less than they may be wrong by: a thousand times
 # what was seen of rounding, which grows with the exponents (a million rows in a cluster: 1e-9).
@@ -33,7 +38,7 @@ class _Full(NamedTuple):
     whiten: np.ndarray  # (k, d(d+1)/2) lower triangles of W, distance = |W z - offset|^2
     offset: np.ndarray  # (k, d)
     constant: np.ndarray  # (k,) log weights included
-    exponent: np.ndarray  # (k,)
+    exponent: np.ndarray  # (k, 1)
     rounding: float  # scores that differ by less may be equal
 
 
@@ -43,8 +48,8 @@ class _Diagonal(NamedTuple):
     slope: np.ndarray  # (k, d) distance of a feature = (slope z - offset)^2
     offset: np.ndarray  # (k, d)
     constant: np.ndarray  # (k,) log weights included
-    exponent: np.ndarray  # (k, d)
-    features_per_log: int  # 1 where their exponents differ
+    exponent: np.ndarray  # (k, t) of the terms
+    features_per_log: int  # that make a term; 1 where their exponents differ
     rounding: float  # scores that differ by less may be equal
 
 
@@ -82,6 +87,7 @@ def log_mixture_of(
     if type(straight) not in (Gaussian, DiagonalGaussian) or not statistics.shape[0]:
         return _by_blocks(one_by_one, X, best)
     tables = _tables(straight, statistics[:, :-1] if family is not straight else statistics, log_weights)
+    scratch = _scratch_for(tables)
 
     def by_lanes(rows: Any, best: np.ndarray) -> np.ndarray:
         if has_holes(rows):
@@ -89,7 +95,7 @@ def log_mixture_of(
         rows = family.kept_rows(rows)
         out = np.empty(rows.shape[0])
         points = np.ascontiguousarray(straight.points(rows[:, : family.n_features]))
-        (_full_rows if isinstance(tables, _Full) else _diagonal_rows)(tables, points, out, best)
+        (_full_rows if isinstance(tables, _Full) else _diagonal_rows)(tables, points, scratch, out, best)
         if family is not straight:
             out += rows[:, -1]  # log slopes
         return out
@@ -120,8 +126,9 @@ def _tables(family: Gaussian | DiagonalGaussian, statistics: np.ndarray, log_wei
         constant = (gammaln(shape + 0.5) - gammaln(shape) - 0.5 * (_LOG_PI + np.log(scale))).sum(axis=1) - log_unit
         slope, exponent = 1.0 / np.sqrt(scale), np.broadcast_to(shape + 0.5, mean.shape)
         per_log = _FEATURES_PER_LOG if np.all(exponent == exponent[:, :1]) else 1
-        exponent = np.ascontiguousarray(exponent)
-        return _Diagonal(slope, slope * mean, constant + log_weights, exponent, per_log, _rounding(exponent))
+        rounding = _rounding(exponent)
+        exponent = np.ascontiguousarray(exponent[:, ::per_log])
+        return _Diagonal(slope, slope * mean, constant + log_weights, exponent, per_log, rounding)
     prior = np.zeros((1, statistics.shape[1]))
     strength, dof, mean, scale = family.posterior(np.vstack([statistics, prior]))
     shrink = strength / (strength + 1.0)
@@ -129,7 +136,7 @@ def _tables(family: Gaussian | DiagonalGaussian, statistics: np.ndarray, log_wei
     dof, shrink = dof[:-1], shrink[:-1]
     constant = gammaln(0.5 * (dof + 1.0)) - gammaln(0.5 * (dof + 1.0 - d)) - log_unit
     constant += 0.5 * d * (np.log(shrink) - _LOG_PI) - 0.5 * log_det
-    exponent = 0.5 * (dof + 1.0)
+    exponent = 0.5 * (dof + 1.0)[:, None]
     return _Full(whiten, offset, constant + log_weights, exponent, _rounding(exponent) * d)
 
 
@@ -137,8 +144,30 @@ def _rounding(exponent: np.ndarray) -> float:
     return _ROUNDING + _ROUNDING_OF_EXPONENTS * float(exponent.sum(axis=-1).max())
 
 
-@kernel(fastmath=FUSED)
-def _add_log1p(exponent, distance, one_more, bits, log, score):
+class _Scratch(NamedTuple):
+    """Memory of kernels that count no references: counting them is what threads wait for. k clusters in tiles of c."""
+
+    z: np.ndarray  # (d, LANES) rows
+    distances: np.ndarray  # (c, t, LANES)
+    at_most: np.ndarray  # (c, LANES) bounds of scores
+    kept: np.ndarray  # (k * LANES + LANES,) scores of pairs of cluster and row that may matter
+    cluster: np.ndarray  # (k * LANES + LANES,) theirs
+    lane: np.ndarray  # (k * LANES + LANES,) theirs
+    lanes: np.ndarray  # (12, LANES)
+    bits: np.ndarray  # (3, LANES) int64
+
+
+def _scratch_for(tables: _Full | _Diagonal) -> _Scratch:
+    k, terms = tables.exponent.shape
+    tile, pairs = max(1, min(k, _TERMS_PER_TILE // terms)), (k + 1) * LANES
+    z, distances = np.zeros((tables.offset.shape[1], LANES)), np.empty((tile, terms, LANES))
+    listed = np.empty(pairs), np.zeros(pairs, dtype=np.int64), np.zeros(pairs, dtype=np.int64)
+    bits = np.empty((3, LANES), dtype=np.int64)
+    return _Scratch(z, distances, np.empty((tile, LANES)), *listed, np.zeros((12, LANES)), bits)
+
+
+@kernel(counted=False, fastmath=FUSED)
+def _subtract_log1p(exponent, distance, one_more, bits, log, score):
     """score -= exponent * log(1 + distance), all (LANES,), every digit of a small distance kept.
 
     A cluster of a million rows has an exponent of that size and distances of its inverse.
@@ -148,106 +177,196 @@ def _add_log1p(exponent, distance, one_more, bits, log, score):
     log_of_lanes(one_more, bits, log)
     for i in range(LANES):
         lost = np.divide(distance[i] - (one_more[i] - 1.0), one_more[i])
-        score[i] -= exponent * (log[i] + lost)
+        score[i] -= exponent[i] * (log[i] + lost)
 
 
-@kernel(fastmath=FUSED)
-def _load(X, start, z):
-    """Put rows of X (n, d) from `start` on into the lanes of z (d, LANES); lanes without a row keep what they had."""
-    for i in range(min(LANES, X.shape[0] - start)):
-        for a in range(X.shape[1]):
-            z[a, i] = X[start + i, a]
+@kernel(counted=False, fastmath=FUSED)
+def _bound(constant, exponent, distances, one_more, at_most):
+    """at_most (LANES,) >= constant - sum of exponent (t,) * log(1 + distances (t, LANES)).
 
-
-@kernel(fastmath=FUSED)
-def _settle(scores, reach, bits, start, out):
-    """Write the log of the sum of exp(scores) (k, LANES) over clusters, NaN where distances of a row add up to
-    a `reach` (LANES,) that may have overflowed."""
-    k = scores.shape[0]
-    top, total, below, part = np.empty(LANES), np.zeros(LANES), np.empty(LANES), np.empty(LANES)
+    The bits of a positive double, read as a whole number, are 2^52 times a logarithm to base 2 that is right for powers
+    of two and straight between them, so nowhere more than the logarithm.
+    """
+    raw = one_more.view(np.int64)
     for i in range(LANES):
-        top[i] = -np.inf
-    for c in range(k):
-        score = scores[c]
+        at_most[i] = constant
+    for t in range(exponent.shape[0]):
+        slope, distance = exponent[t] * LOG_PER_BIT, distances[t]
         for i in range(LANES):
-            top[i] = max(top[i], score[i])
-    for c in range(k):
-        score = scores[c]
+            one_more[i] = 1.0 + distance[i]
         for i in range(LANES):
-            below[i] = score[i] - top[i]
-        exp_of_lanes(below, bits, part)
+            at_most[i] -= slope * (raw[i] - BITS_OF_ONE)
+
+
+@kernel(counted=False, fastmath=FUSED)
+def _score_pairs(tables, scratch, first, at, score):
+    """score (LANES,) of the pairs listed from `at` on, of clusters of the tile that begins with `first`."""
+    lanes, bits = scratch.lanes, scratch.bits
+    exponent, distance, one_more, log = lanes[0], lanes[1], lanes[2], lanes[3]
+    for i in range(LANES):
+        score[i] = tables.constant[scratch.cluster[at + i]]
+    for t in range(tables.exponent.shape[1]):
         for i in range(LANES):
-            total[i] += part[i]
+            c = scratch.cluster[at + i]
+            exponent[i] = tables.exponent[c, t]
+            distance[i] = scratch.distances[c - first, t, scratch.lane[at + i]]
+        _subtract_log1p(exponent, distance, one_more, bits, log, score)
+
+
+@kernel(counted=False, fastmath=FUSED)
+def _keep_near(tables, scratch, first, stop, width, n_kept):
+    """List the pairs of a row and a cluster first .. stop - 1 that may matter behind `n_kept` others; how many there
+    are then. Their distances are there; the highest scores of each row rise on the way.
+
+    The last cluster of all is always kept and rules out no other: which of the others is best may be asked for.
+    """
+    lanes, lane, cluster, last = scratch.lanes, scratch.lane, scratch.cluster, tables.constant.shape[0] - 1
+    one_more, high, score, top, reach, best = lanes[2], lanes[4], lanes[5], lanes[6], lanes[7], lanes[11]
+    where = scratch.bits[2]
+    for i in range(LANES):
+        high[i] = -np.inf
+        where[i] = first
+    for c in range(first, stop):
+        distances, at_most = scratch.distances[c - first], scratch.at_most[c - first]
+        for t in range(distances.shape[0]):
+            distance = distances[t]
+            for i in range(LANES):
+                reach[i] += distance[i]
+        _bound(tables.constant[c], tables.exponent[c], distances, one_more, at_most)
+        if c < last:
+            for i in range(LANES):
+                better = at_most[i] > high[i]
+                high[i] = at_most[i] if better else high[i]
+                where[i] = c if better else where[i]
+    if first < last:
+        for i in range(LANES):  # the most promising cluster of each row
+            cluster[n_kept + i] = where[i]
+            lane[n_kept + i] = i
+        _score_pairs(tables, scratch, first, n_kept, score)
+        for i in range(LANES):
+            best[i] = max(best[i], score[i])
+    for i in range(LANES):
+        high[i] = best[i] - _NEGLIGIBLE if i < width else np.inf
+    before = n_kept
+    for c in range(first, stop):
+        at_most = scratch.at_most[c - first]
+        near = 0
+        for i in range(LANES):
+            near += at_most[i] >= high[i]
+        if near == 0 and c < last:
+            continue
+        for i in range(width):
+            if at_most[i] >= high[i] or c == last:
+                cluster[n_kept] = c
+                lane[n_kept] = i
+                n_kept += 1
+    for i in range(n_kept, n_kept + LANES):  # so that the last lanes hold something
+        cluster[i] = first
+        lane[i] = 0
+    for at in range(before, n_kept, LANES):
+        _score_pairs(tables, scratch, first, at, score)
+        for i in range(min(LANES, n_kept - at)):
+            scratch.kept[at + i] = score[i]
+            top[lane[at + i]] = max(top[lane[at + i]], score[i])
+    return n_kept
+
+
+@kernel(counted=False, fastmath=FUSED)
+def _settle(scratch, n_kept, start, out):
+    """Write the log of the sum of exp(score) over the clusters kept for each row, NaN where distances of a row add up
+    to what may have overflowed."""
+    lanes, lane, kept = scratch.lanes, scratch.lane, scratch.kept
+    top, reach, total, below, part = lanes[6], lanes[7], lanes[8], lanes[9], lanes[10]
+    for i in range(LANES):
+        total[i] = 0.0
+    for at in range(0, n_kept, LANES):
+        for i in range(LANES):
+            below[i] = kept[at + i] - top[lane[at + i]] if at + i < n_kept else 0.0
+        exp_of_lanes(below, scratch.bits, part)
+        for i in range(min(LANES, n_kept - at)):
+            total[lane[at + i]] += part[i]
     for i in range(min(LANES, out.shape[0] - start)):
         out[start + i] = top[i] + math.log(total[i]) if reach[i] < _TOO_FAR else np.nan
 
 
-@kernel
-def _most_probable(scores, rounding, start, best):
-    """Write the cluster of the highest of scores (k, LANES), the last left out; -1 where others come close."""
-    top, second, where = np.empty(LANES), np.empty(LANES), np.empty(LANES, dtype=np.int64)
-    top[:] = -np.inf
-    second[:] = -np.inf
-    for c in range(scores.shape[0] - 1):
-        score = scores[c]
-        for i in range(LANES):
-            better = score[i] > top[i]
-            second[i] = top[i] if better else max(second[i], score[i])
-            where[i] = c if better else where[i]
-            top[i] = score[i] if better else top[i]
+@kernel(counted=False)
+def _most_probable(scratch, n_kept, last, rounding, start, best):
+    """Write the cluster of the highest score of each row, the `last` left out; -1 where others come close."""
+    where, highest, second = scratch.bits[2], scratch.lanes[8], scratch.lanes[9]
+    for i in range(LANES):
+        highest[i] = -np.inf
+        second[i] = -np.inf
+    for at in range(n_kept):
+        i, score = scratch.lane[at], scratch.kept[at]
+        if scratch.cluster[at] == last:
+            continue
+        if score > highest[i]:
+            second[i] = highest[i]
+            highest[i] = score
+            where[i] = scratch.cluster[at]
+        else:
+            second[i] = max(second[i], score)
     for i in range(min(LANES, best.shape[0] - start)):
-        best[start + i] = where[i] if top[i] - second[i] > rounding else -1
+        best[start + i] = where[i] if highest[i] - second[i] > rounding else -1
 
 
-@kernel(fastmath=FUSED)
-def _full_rows(tables, X, out, best):
+@kernel(counted=False)
+def _load(X, start, scratch):
+    """Put rows of X (n, d) from `start` on into the lanes, the others keep what they had; returns how many have one."""
+    width = min(LANES, X.shape[0] - start)
+    for i in range(width):
+        for a in range(X.shape[1]):
+            scratch.z[a, i] = X[start + i, a]
+    top, reach, best = scratch.lanes[6], scratch.lanes[7], scratch.lanes[11]
+    for i in range(LANES):
+        top[i] = -np.inf  # the highest score
+        best[i] = -np.inf  # the last cluster left out
+        reach[i] = 0.0
+    return width
+
+
+@kernel(counted=False, fastmath=FUSED)
+def _full_rows(tables, X, scratch, out, best):
     """Log densities out (n,) of rows X (n, d) in standard units, and their `best` (n,) or (0,) clusters."""
-    n, d = X.shape
-    whiten, offset, constant, exponent = tables.whiten, tables.offset, tables.constant, tables.exponent
-    k = constant.shape[0]
-    z, scores, bits = np.zeros((d, LANES)), np.empty((k, LANES)), np.empty((2, LANES), dtype=np.int64)
-    distance, one_more, y, reach = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    for start in range(0, n, LANES):
-        _load(X, start, z)
-        reach[:] = 0.0
-        for c in range(k):
-            whitened_distance(0.0, whiten[c], offset[c], z, distance, y)
-            score, first = scores[c], constant[c]
-            for i in range(LANES):
-                score[i] = first
-                reach[i] += distance[i]
-            _add_log1p(exponent[c], distance, one_more, bits, y, score)
-        _settle(scores, reach, bits, start, out)
+    k, tile = tables.constant.shape[0], scratch.distances.shape[0]
+    for start in range(0, X.shape[0], LANES):
+        width, n_kept = _load(X, start, scratch), 0
+        for first in range(0, k, tile):
+            stop = min(first + tile, k)
+            for c in range(first, stop):
+                distance = scratch.distances[c - first, 0]
+                whitened_distance(0.0, tables.whiten[c], tables.offset[c], scratch.z, distance, scratch.lanes[0])
+            n_kept = _keep_near(tables, scratch, first, stop, width, n_kept)
+        _settle(scratch, n_kept, start, out)
         if best.shape[0] > 0:
-            _most_probable(scores, tables.rounding, start, best)
+            _most_probable(scratch, n_kept, k - 1, tables.rounding, start, best)
 
 
-@kernel(fastmath=FUSED)
-def _diagonal_rows(tables, X, out, best):
+@kernel(counted=False, fastmath=FUSED)
+def _diagonal_distances(slope, offset, step, z, distances):
+    """Fill the distances (t, LANES) of rows z (d, LANES) from one cluster, a term for every `step` features."""
+    for t in range(distances.shape[0]):
+        distance = distances[t]
+        for i in range(LANES):
+            distance[i] = 0.0
+        for a in range(t * step, min(slope.shape[0], (t + 1) * step)):
+            s, o, row = slope[a], offset[a], z[a]
+            for i in range(LANES):  # (1 + distance) (1 + y^2) - 1
+                y = s * row[i] - o
+                distance[i] += y * y * (1.0 + distance[i])
+
+
+@kernel(counted=False, fastmath=FUSED)
+def _diagonal_rows(tables, X, scratch, out, best):
     """The same for clusters of diagonal Gaussians."""
-    n, d = X.shape
-    slope, offset, constant, exponents = tables.slope, tables.offset, tables.constant, tables.exponent
-    k, step = constant.shape[0], tables.features_per_log
-    z, scores, bits = np.zeros((d, LANES)), np.empty((k, LANES)), np.empty((2, LANES), dtype=np.int64)
-    distance, one_more, log, reach = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    for start in range(0, n, LANES):
-        _load(X, start, z)
-        reach[:] = 0.0
-        for c in range(k):
-            score, first = scores[c], constant[c]
-            for i in range(LANES):
-                score[i] = first
-            for j in range(0, d, step):
-                for i in range(LANES):
-                    distance[i] = 0.0
-                for a in range(j, min(d, j + step)):
-                    s, o, row = slope[c, a], offset[c, a], z[a]
-                    for i in range(LANES):  # (1 + distance) (1 + y^2) - 1
-                        y = s * row[i] - o
-                        distance[i] += y * y * (1.0 + distance[i])
-                for i in range(LANES):
-                    reach[i] += distance[i]
-                _add_log1p(exponents[c, j], distance, one_more, bits, log, score)
-        _settle(scores, reach, bits, start, out)
+    k, tile, step = tables.constant.shape[0], scratch.distances.shape[0], tables.features_per_log
+    for start in range(0, X.shape[0], LANES):
+        width, n_kept = _load(X, start, scratch), 0
+        for first in range(0, k, tile):
+            stop = min(first + tile, k)
+            for c in range(first, stop):
+                _diagonal_distances(tables.slope[c], tables.offset[c], step, scratch.z, scratch.distances[c - first])
+            n_kept = _keep_near(tables, scratch, first, stop, width, n_kept)
+        _settle(scratch, n_kept, start, out)
         if best.shape[0] > 0:
-            _most_probable(scores, tables.rounding, start, best)
+            _most_probable(scratch, n_kept, k - 1, tables.rounding, start, best)

@@ -1,8 +1,8 @@
-"""Pair scores in blocks on the workers, and the merge loop in one central task.
+"""What joining any two clusters gains in blocks on the workers, and the merge loop in one central task.
 
-The scores of all pairs of k clusters are k^2/2 marginal likelihoods; blocks of rows of that triangle are scored by the
+The gains of all pairs of k clusters are k^2/2 marginal likelihoods; blocks of rows of that triangle are taken by the
 workers, and one task, which opens a client of its own (`worker_client`) so that its thread is given back while it
-waits, runs the merge loop.
+waits, runs the merge loop. Trees are grown by that task alone; `dtree.methods.bhc` says why.
 """
 
 import concurrent.futures
@@ -13,12 +13,8 @@ import numpy as np
 from distributed import Client, KilledWorker, worker_client
 from distributed.client import FutureCancelledError
 
-from dtree.core.model import CompiledModel, Model
-from dtree.core.tree import Tree
+from dtree.core.model import Model
 from dtree.engine.workers import Pairs
-from dtree.hierarchy.bhc import Slots, build_tree, leaf_slots, score_leaves, scratch_for
-from dtree.hierarchy.blocks import Blocks, has_bounds
-from dtree.hierarchy.partners import Partners, no_partners
 from dtree.kmeans.greedy import Merged, compile_for, log_phi_of, merge_clusters, pair_gains
 
 _PAIRS_WORTH_SHARING = 2_000_000  # fewer are scored where they are: tasks would cost more than they save
@@ -64,30 +60,6 @@ def merge_on_workers(client: Client, model: Model, statistics: np.ndarray) -> Me
     return merge_clusters(model, statistics, gains)
 
 
-def leaves_task(model: Model, atoms: np.ndarray, start: int, stop: int) -> Partners:
-    """The best partners of the leaves in slots start..stop-1 of the tree over atoms (m, s), among all before them."""
-    compiled = model.compile(atoms.sum(axis=0))
-    slots, blocks = leaf_slots(model, compiled, atoms)
-    partners = no_partners(slots.node.shape[0])
-    score_leaves(compiled, slots, blocks, partners, scratch_for(slots, blocks), start, stop, 1)
-    return Partners(*(column[start:stop] for column in partners))
-
-
-def tree_on_workers(client: Client, model: Model, atoms: np.ndarray) -> Tree:
-    """`build_tree` with the scores of all pairs of leaves taken from the workers; the same bits."""
-    m = atoms.shape[0]
-    shared = client.scatter(atoms, hash=False)
-    ranges = [(m - stop, m - start) for start, stop in triangle_blocks(m)]
-
-    def score_pairs(compiled: CompiledModel, slots: Slots, blocks: Blocks, partners: Partners) -> None:
-        futures = [client.submit(leaves_task, model, shared, *each, pure=False) for each in ranges]
-        for (start, stop), found in zip(ranges, client.gather(futures), strict=True):
-            for column, part in zip(partners, found, strict=True):
-                column[start:stop] = part
-
-    return build_tree(model, atoms, threads=1, score_pairs=score_pairs)
-
-
 class SharedPairs(Pairs):
     """The same with the scores taken from other workers when there are many; the same bits."""
 
@@ -95,11 +67,6 @@ class SharedPairs(Pairs):
 
     def merge(self, model: Model, statistics: np.ndarray) -> Merged:
         return _shared(statistics, super().merge, merge_on_workers, model)
-
-    def tree(self, model: Model, atoms: np.ndarray) -> Tree:
-        if has_bounds(model, atoms):  # every task would put all leaves in blocks, to score few pairs
-            return super().tree(model, atoms)
-        return _shared(atoms, super().tree, tree_on_workers, model)
 
 
 def _shared(rows: np.ndarray, here: Callable[..., Any], there: Callable[..., Any], model: Model) -> Any:

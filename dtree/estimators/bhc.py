@@ -84,7 +84,8 @@ class BHC(TreeEstimator):
     cut : probability above which a node is one cluster.
     subset : how many rows the randomised method clusters exactly at a time.
     random_state : used by the randomised method only.
-    client : a `distributed.Client` whose workers score the pairs of rows of the exact method; the tree is the same.
+    client : a `distributed.Client` whose workers compute the blocks of a Dask collection; the tree is grown in this
+        process, on its cores, where it is done as soon.
     out : folder or address (`s3://...`) of the run, which `dtree.open` and `dtree resume` know; None leaves none.
     storage_options : credentials and endpoints of object stores (`s3://...` as rows or `out`), e.g.
         `{"endpoint": "http://127.0.0.1:9000"}`, beside the usual environment variables; kept in no run.

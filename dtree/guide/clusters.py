@@ -9,7 +9,8 @@ workers are smaller. Statistics take k s 8 bytes: 1,000 clusters of 100 features
 
 **Number of workers.** Passes over the rows share out almost perfectly; what does not is one central task per pass that merges
 clusters. Divide: rows x clusters x a microsecond / workers is a pass; a fit takes some ten passes. `deploy/SCALING.md` has the cost model with
-measured constants, and a simulation that supports it: up to about 100 workers for 10^9 rows.
+measured constants, and a simulation that supports it: up to about 100 workers for 10^9 rows. A tree over single rows (`dtree.BHC`) is grown in one process,
+on its cores, whatever the workers: half of its work is one merge after the other.
 
 **Where it runs.** On one machine, `--workers N --memory-limit 1GB` starts worker processes. On a cluster give
 `--scheduler tls://host:8786` with certificates. In Python, `client=` takes a `distributed.Client`. `deploy/README.md` has Docker, Kubernetes, SLURM,

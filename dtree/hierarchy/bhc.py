@@ -13,7 +13,6 @@ clusters.
 """
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -27,19 +26,22 @@ from dtree.core.verbs import log_marginal_joined
 from dtree.hierarchy import blocks_diagonal, sparse_multinomial  # noqa: F401  (they register their kernels)
 from dtree.hierarchy.blocks import Blocks, least_log_d, make_blocks
 from dtree.hierarchy.partners import Partners, insert_partner, no_partners
-from dtree.hierarchy.queue import Queue, drop_first, empty_queue, push, replace_first
+from dtree.hierarchy.queue import Queue, drop_first, push, replace_first, sorted_queue
 from dtree.hierarchy.scores import log_own_marginal, log_own_marginals, turn_into_scores
 from dtree.hierarchy.sparse_nodes import (
     SparseNodes,
+    SparseScratch,
     add_sparse,
     forget_merged,
     log_marginal_sparse,
     move_sparse,
     put_sparse,
     sparse_nodes,
+    sparse_scratch,
 )
 
 _MERGES_PER_REPORT = 500
+_MERGES_PER_FORGETTING = 50  # of merged leaves in lists: going through all lists costs about as much as one search
 _MOST_THREADS = 8  # more bring little: the merge loop, which follows, runs in one thread
 _LEAVES_PER_STRIP = 500  # so that a strip takes long enough to be worth a report
 _SPARE_SHARE, _LEAST_SPARE = 8, 64  # slots beyond those of the leaves, 1 in 8: room for merged nodes between packings
@@ -71,12 +73,13 @@ class Scratch(NamedTuple):
     merged: np.ndarray  # (s,)
     score: np.ndarray  # (c,)
     bound: np.ndarray  # (b,)
+    sparse: SparseScratch
 
 
 def scratch_for(slots: Slots, blocks: Blocks) -> Scratch:
     """Scratch memory for a search among these slots; one for every thread."""
     s, c = slots.columns.shape[0], slots.node.shape[0]
-    return Scratch(np.empty(s), np.empty(s), np.empty(c), np.empty(blocks.start.shape[0]))
+    return Scratch(np.empty(s), np.empty(s), np.empty(c), np.empty(blocks.start.shape[0]), sparse_scratch(slots.sparse))
 
 
 def leaf_slots(
@@ -122,7 +125,7 @@ def _score_range(model, slots, partners, slot, start, stop, scratch):
     row, score, node = scratch.row, scratch.score, slots.node
     columns, log_own, log_phi_t = slots.columns, slots.log_own, slots.log_phi_t
     if columns.shape[1] == 0:
-        log_marginal_sparse(model.family, slots.sparse, node, log_own, row, start, stop, score)
+        log_marginal_sparse(model.family, slots.sparse, node, log_own, row, start, stop, scratch.sparse, score)
     else:
         log_marginal_joined(model.family, columns, log_own, row, start, stop, score)
     turn_into_scores(model, slots.rows, log_phi_t, row[0], log_phi_t[slot], start, stop, score)
@@ -267,17 +270,11 @@ def _queue_slot(queue, slots, partners, slot):
 
 
 def _queue_of_leaves(slots: Slots, partners: Partners) -> Queue:
-    """Every leaf by its best pair; sorted, which is one of the orders that a heap may have."""
+    """Every leaf by its best pair."""
     m = int(slots.rest[0])
     leaf, score = np.flatnonzero(partners.held[:m] > 0), partners.score[:m, 0]
     leaf = leaf[score[leaf] < np.inf]
-    own, other = slots.node[leaf], partners.node[leaf, 0]
-    low, high = np.minimum(own, other), np.maximum(own, other)
-    order, queue = np.lexsort((high, low, score[leaf])), empty_queue(2 * m)
-    for column, values in zip(queue[:4], (own, score[leaf], low, high), strict=True):
-        column[: order.shape[0]] = values[order]
-    queue.size[0] = order.shape[0]
-    return queue
+    return sorted_queue(2 * m, slots.node[leaf], score[leaf], partners.node[leaf, 0])
 
 
 @kernel(inline=True, counted=False)
@@ -307,8 +304,9 @@ def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, nod
     log_phi_t, node, slot_of = slots.log_phi_t, slots.node, slots.slot_of
     m = slot_of.shape[0] // 2 + 1
     row = scratch.merged
-    forget_merged(slots.sparse, slot_of)
     for number in range(done[0], done[1]):
+        if number % _MERGES_PER_FORGETTING == 0:
+            forget_merged(slots.sparse, slot_of)
         a = _next_pair(model, slots, blocks, partners, queue, scratch)
         if a < 0:
             return -1
@@ -330,7 +328,7 @@ def merge_some(model, slots, blocks, partners, queue, scratch, done, merges, nod
             _pack(slots, blocks, partners)
         slot = slots.rest[1]
         if slots.columns.shape[1] == 0:
-            put_sparse(slots.sparse, slot, row)
+            put_sparse(model.family, slots.sparse, slot, row)
         else:
             for s in range(row.shape[0]):
                 slots.columns[s, slot] = row[s]
@@ -351,13 +349,11 @@ def build_tree(
     model: Model,
     atoms: np.ndarray,
     threads: int | None = None,
-    score_pairs: Callable[[CompiledModel, Slots, Blocks, Partners], None] | None = None,
     log_phi_t: np.ndarray | None = None,
 ) -> Tree:
     """The greedy tree over atoms (m, s), whatever the number of threads.
 
-    `score_pairs` may fill the leaves' lists of best partners elsewhere; log_phi_t (m,) is that of atoms that are trees
-    themselves, of which the tree here is the upper part.
+    log_phi_t (m,) is that of atoms that are trees themselves, of which the tree here is the upper part.
 
     >>> from dtree.core.families import Poisson
     >>> from dtree.core.priors import DirichletProcess
@@ -376,10 +372,7 @@ def build_tree(
     else:
         node_log_phi_h[:m] = model.log_phi_h(atoms)
     merges = np.empty((m - 1, 2), dtype=np.int64)
-    if score_pairs is None:
-        _score_all_leaves(compiled, slots, blocks, partners, threads)
-    else:
-        score_pairs(compiled, slots, blocks, partners)
+    _score_all_leaves(compiled, slots, blocks, partners, threads)
     queue, scratch = _queue_of_leaves(slots, partners), scratch_for(slots, blocks)
     for done in range(0, m - 1, _MERGES_PER_REPORT):
         report("merging", done, m - 1)
@@ -395,8 +388,7 @@ def _score_all_leaves(
 ) -> None:
     """Score pairs of leaves, rows dealt out in turn so that threads have equal work and answers do not change."""
     m = int(slots.rest[0])
-    if threads is None:
-        threads = min(os.cpu_count() or 1, _MOST_THREADS)  # the number of cores may be unknown
+    threads = threads or min(os.cpu_count() or 1, _MOST_THREADS)  # the number of cores may be unknown
     strips = max(threads, m // _LEAVES_PER_STRIP)
 
     def score(first: int) -> None:

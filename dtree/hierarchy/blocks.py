@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtree.core.jit import kernel
-from dtree.core.model import CompiledModel, Model
+from dtree.core.model import CompiledModel
 from dtree.core.verbs import log_kappa, verb
 
 _FEWEST_LEAVES = 400  # fewer are scored in less time than their blocks are made
@@ -200,11 +200,6 @@ def _measure(places, order, log_phi_t, blocks):
         blocks.least[b] = np.inf
         for i in inside:
             blocks.least[b] = min(blocks.least[b], log_phi_t[i])
-
-
-def has_bounds(model: Model, atoms: np.ndarray) -> bool:
-    """Whether leaves of this model are put in blocks with bounds, so that most pairs need no score."""
-    return _has_places(model.compile(atoms[0]))
 
 
 def _has_places(compiled: CompiledModel) -> bool:

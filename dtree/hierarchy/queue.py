@@ -23,6 +23,16 @@ def empty_queue(capacity: int) -> Queue:
     return Queue(node, np.empty(capacity), low, high, np.zeros(1, dtype=np.int64))
 
 
+def sorted_queue(capacity: int, node: np.ndarray, score: np.ndarray, other: np.ndarray) -> Queue:
+    """A queue that holds nodes with their best partners; sorted, which is one of the orders that a heap may have."""
+    low, high, queue = np.minimum(node, other), np.maximum(node, other), empty_queue(capacity)
+    order = np.lexsort((high, low, score))
+    for column, values in zip(queue[:4], (node, score, low, high), strict=True):
+        column[: order.shape[0]] = values[order]
+    queue.size[0] = order.shape[0]
+    return queue
+
+
 @kernel(inline=True, counted=False)
 def _before(queue, at, score, low, high):
     """Whether entry `at` comes before a pair (low, high) of that score."""

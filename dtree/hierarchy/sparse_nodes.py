@@ -21,33 +21,63 @@ class SparseNodes(NamedTuple):
     """m leaves as rows and as r lists, and room for p merged nodes; none of all this where nodes are not sparse.
 
     The lists of statistic c are first[c] .. first[c + 1] - 1. Leaves for which it is value[i] are
-    leaf[start[i]] .. leaf[stop[i] - 1], increasing. Merged node i has held[i] statistics which[i] of size what[i].
+    leaf[start[i]] .. leaf[stop[i] - 1], increasing. Leaf k is in the lists of[begin[k]] .. of[begin[k + 1] - 1].
+    Merged node i has held[i] statistics which[i] of size what[i]. What a statistic of some size adds to the marginal of
+    a node by itself is asked for in every score, so it is kept.
     """
 
     rows: np.ndarray  # (m, s) statistics of leaves
     first: np.ndarray  # (s+1,)
     value: np.ndarray  # (r,)
+    adds: np.ndarray  # (r,) that value, to the marginal
     start: np.ndarray  # (r,)
     stop: np.ndarray  # (r,)
     leaf: np.ndarray  # (z,)
+    begin: np.ndarray  # (m+1,)
+    of: np.ndarray  # (z,) increasing for each leaf
     held: np.ndarray  # (p,)
     which: np.ndarray  # (p, s) increasing; memory that is never filled is never taken
     what: np.ndarray  # (p, s)
+    what_adds: np.ndarray  # (p, s)
+
+
+class SparseScratch(NamedTuple):
+    """Memory that every score of one node with others uses anew."""
+
+    own: np.ndarray  # (s, 4) what is known of each statistic of the node
+    gained: np.ndarray  # (m,) what it and a leaf add together less what they add alone
+    gain: np.ndarray  # (r,) the same of every list
 
 
 @kernel(counted=False)
-def _nothing_kept(family, sparse, nodes, log_own, row, start, stop, out):
+def _nothing_kept(family, sparse, nodes, log_own, row, start, stop, scratch, out):
     pass
 
 
 @verb(_nothing_kept)
 def log_marginal_sparse(
-    family: Any, sparse: Any, nodes: Any, log_own: Any, row: Any, start: int, stop: int, out: Any
+    family: Any, sparse: Any, nodes: Any, log_own: Any, row: Any, start: int, stop: int, scratch: Any, out: Any
 ) -> None:
     """`log_marginal_joined` of `row` with the nodes in slots start .. stop - 1, all leaves or all merged.
 
     Slots of leaves are those below m, the leaf there is nodes[slot]; merged node i is in slot m + i.
     """
+
+
+@verb()
+def weigh_values(family: Any, sparse: Any) -> None:
+    """Fill in what the values of the leaves' lists add; for a family that has `log_marginal_sparse`."""
+    raise NotImplementedError
+
+
+@kernel(counted=False)
+def _nothing_put(family, sparse, slot, row):
+    pass
+
+
+@verb(_nothing_put)
+def put_sparse(family: Any, sparse: Any, slot: int, row: Any) -> None:
+    """Keep row (s,) as the merged node in a slot."""
 
 
 def sparse_nodes(compiled: CompiledModel, atoms: np.ndarray) -> SparseNodes:
@@ -63,8 +93,21 @@ def sparse_nodes(compiled: CompiledModel, atoms: np.ndarray) -> SparseNodes:
     start = np.flatnonzero(np.diff(column, prepend=-1) | (np.diff(value, prepend=0.0) != 0.0))
     first, stop = np.searchsorted(column[start], np.arange(s + 1)), np.append(start, leaf.size)[1:]
     room = atoms.shape[0] // 2 + 1  # every merged node holds two leaves; one more before these have left
-    which, what = np.empty((room, s), dtype=np.int32), np.empty((room, s))
-    return SparseNodes(atoms, first, value[start], start, stop, leaf, np.zeros(room, dtype=np.int64), which, what)
+    held, which = np.zeros(room, dtype=np.int64), np.empty((room, s), dtype=np.int32)
+    listed = np.repeat(np.arange(start.shape[0], dtype=np.int32), stop - start)[np.argsort(leaf, kind="stable")]
+    begin = np.append(0, np.cumsum(np.bincount(leaf, minlength=atoms.shape[0])))
+    lists = atoms, first, value[start], np.empty(start.shape[0]), start, stop, leaf, begin, listed
+    sparse = SparseNodes(*lists, held, which, np.empty((room, s)), np.empty((room, s)))
+    if atoms.shape[0]:
+        weigh_values(compiled.family, sparse)
+    return sparse
+
+
+def sparse_scratch(sparse: SparseNodes) -> SparseScratch:
+    """Scratch memory for scores of these nodes; one for every thread."""
+    m, s = sparse.rows.shape
+    s = s if m else 0
+    return SparseScratch(np.zeros((s, 4)), np.empty(m), np.empty(sparse.value.shape[0]))
 
 
 @kernel(counted=False)
@@ -92,21 +135,11 @@ def add_sparse(sparse, slot, leaf, row):
 
 
 @kernel(counted=False)
-def put_sparse(sparse, slot, row):
-    """Keep row (s,) as the merged node in a slot."""
-    i, held = slot - sparse.rows.shape[0], 0
-    for c in range(row.shape[0]):
-        if row[c] != 0.0:
-            sparse.which[i, held], sparse.what[i, held] = c, row[c]
-            held += 1
-    sparse.held[i] = held
-
-
-@kernel(counted=False)
 def move_sparse(sparse, source, target):
     """Move a merged node to another slot; leaves stay where they are, whatever their slot."""
     i, to = source - sparse.rows.shape[0], target - sparse.rows.shape[0]
     if i >= 0:
         for at in range(sparse.held[i]):
             sparse.which[to, at], sparse.what[to, at] = sparse.which[i, at], sparse.what[i, at]
+            sparse.what_adds[to, at] = sparse.what_adds[i, at]
         sparse.held[to] = sparse.held[i]

@@ -1,4 +1,9 @@
-"""Bayesian hierarchical clustering [HG05] of rows that are looked at all at once: one tree over all of them."""
+"""Bayesian hierarchical clustering [HG05] of rows that are looked at all at once: one tree over all of them.
+
+The tree is grown in the process that asks for it, on its cores, also where there are workers. Half of the scores are
+those of merged nodes, one merge after the other; workers could take the other half only, so two of them would be at
+most a third faster than one, and have to be sent all rows.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -9,9 +14,9 @@ from dtree.core.model import Model
 from dtree.core.shape import shape_of_tree
 from dtree.core.tree import Tree
 from dtree.hierarchy.approximate import build_approximate_tree
+from dtree.hierarchy.bhc import build_tree
 from dtree.hierarchy.hyperparameters import learn, log_bound
 from dtree.hierarchy.randomized import build_randomized_tree
-from dtree.methods.bayes_kmeans import tree_task
 from dtree.methods.contract import Job, Method, Told, Workers, used_columns
 from dtree.methods.facts import Facts, counted
 from dtree.methods.fitted_checks import check_columns, check_statistics, check_tree
@@ -99,9 +104,9 @@ class BHC(Method, Settings=Settings, Prepared=Prepared, State=State, Fitted=Fitt
             rows = self._rows(job, job.prepared.held)
             tree = build_randomized_tree(model, atoms, rows, rng, settings.subset)
         elif settings.method == "approximate":
-            tree = workers.central(approximate_task, model, atoms, job.seed)
+            tree = build_approximate_tree(model, atoms, np.random.default_rng(job.seed))
         elif tree is None:
-            tree = workers.central(tree_task, model, atoms)
+            tree = build_tree(model, atoms)
         return State(1, model, tree, trace)
 
     def _rows(self, job: Job, places: np.ndarray) -> Any:
@@ -164,11 +169,6 @@ class BHC(Method, Settings=Settings, Prepared=Prepared, State=State, Fitted=Fitt
         title, model, tree, trace = "Bayesian hierarchical clustering", fitted.model, fitted.tree, fitted.bound_trace
         found = facts_of_tree(title, model, tree, fitted.atoms, tree.cut(fitted.cut), row_leaf)
         return found._replace(traces={"evidence bound": ("iteration", [np.array(trace)])} if trace else {})
-
-
-def approximate_task(pairs: Any, model: Model, atoms: np.ndarray, seed: int) -> Tree:
-    """The central task of approximate BHC: the tree over rows as atoms, of near pairs only."""
-    return build_approximate_tree(model, atoms, np.random.default_rng(seed))
 
 
 def facts_of_tree(

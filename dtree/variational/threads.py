@@ -25,10 +25,15 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()  # looking for libraries takes 10 ms, so it is done once
 
 
+@lru_cache(maxsize=1)
+def _loaded() -> ThreadpoolController:
+    return ThreadpoolController()  # NumPy's BLAS among them; without what is slow to load
+
+
 def available_threads() -> int:
     """How many threads a computation of ours may use: cores, or fewer when BLAS was told to use fewer."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    blas = [pool["num_threads"] for pool in _libraries().info() if pool["user_api"] == "blas"]
+    blas = [pool["num_threads"] for pool in _loaded().info() if pool["user_api"] == "blas"]
     return max(1, min([cores, *blas]))
 
 

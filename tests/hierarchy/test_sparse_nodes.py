@@ -60,9 +60,10 @@ def test_merged_leaves_are_forgotten_and_no_others():
 def test_a_merged_node_is_what_was_put_there_also_after_it_moved():
     model = Model(Multinomial(np.full(30, 0.2)), DirichletProcess(1.0))
     atoms = model.atoms(words(np.random.default_rng(1), 20, 30))
-    sparse = sparse_nodes(model.compile(atoms.sum(axis=0)), atoms)
-    put_sparse(sparse, 20, atoms[3] + atoms[8])
-    put_sparse(sparse, 21, atoms[4] + atoms[5])
+    compiled = model.compile(atoms.sum(axis=0))
+    sparse = sparse_nodes(compiled, atoms)
+    put_sparse(compiled.family, sparse, 20, atoms[3] + atoms[8])
+    put_sparse(compiled.family, sparse, 21, atoms[4] + atoms[5])
     move_sparse(sparse, 21, 20)
     row = np.ones(atoms.shape[1])
     add_sparse(sparse, 20, -1, row)

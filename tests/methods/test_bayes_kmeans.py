@@ -18,9 +18,8 @@ from dtree.core.priors import DirichletProcess, GeneralizedGamma
 from dtree.engine import pairs
 from dtree.engine.cluster import cluster_client
 from dtree.engine.drive import Given, Place, drive, resume
-from dtree.engine.pairs import leaves_task, merge_on_workers, tree_on_workers, triangle_blocks
+from dtree.engine.pairs import merge_on_workers, triangle_blocks
 from dtree.engine.predict import predict_into
-from dtree.hierarchy.bhc import build_tree
 from dtree.kmeans.greedy import merge_clusters, sum_by_label
 from dtree.kmeans.scoring import Scorer
 from dtree.methods.bayes_kmeans import BayesKMeans, BayesKMeansBHC
@@ -161,10 +160,6 @@ def test_blocks_on_workers_equal_blocks_here(client):
     here, there = merge_clusters(model, atoms), merge_on_workers(client, model, atoms)
     assert np.array_equal(here.label_map, there.label_map)
     assert here.statistics.tobytes() == there.statistics.tobytes()
-    expected, found = build_tree(model, atoms), tree_on_workers(client, model, atoms)
-    for name in ("left", "right", "size", "log_phi_h", "log_phi_t"):
-        assert getattr(expected, name).tobytes() == getattr(found, name).tobytes(), name
-    assert leaves_task(model, atoms, 3, 9).held.tolist() == [3, 4, 5, 6, 7, 8]
 
 
 def test_central_task_shares_its_pairs_out(reference, tmp_path, monkeypatch):
