@@ -8,7 +8,7 @@ fitted, the tree of the valleys between them, and the clusters at the chosen lev
 A **level** says how deep a valley must be to part two clusters, in nats below the lower of the two peaks: 0.7 means
 that the density falls to half of it. `dtree.TreeClustering` measures the valleys on the rows themselves, along the line
 that tells two components apart best and along their log odds, and takes the deeper. Of each it counts only what the
-rows make sure of, so few rows show no valley; of more than 500,000 rows so many, drawn at random, are counted. The tree
+rows make sure of, so few rows show no valley; of more than 200,000 rows so many, drawn at random, are counted. The tree
 over the components has a fork at the depth of every valley; a level is a cut of it, and all levels are nested.
 Components closest in density join first, all rows last. Where most components turn out to be clusters of their own,
 groups are of the kind that one component describes; then valleys count as the rows suggest them, sure or not, and only

@@ -48,10 +48,9 @@ from dtree.variational.whole import checked_weight
 
 _sights, _scorers = Recent(2), Recent(2)  # by run and pass
 LOOK_STREAM = 3  # of random numbers, after those of `dtree.kmeans.passes`
-# So many rows, drawn at random, are counted between components: fifty times as many as components are fitted to at
-# most, so that whatever the fit could see in a handful of rows is counted in hundreds. What is left out could only move
-# depths by a few hundredths of a nat, and would cost as much as a pass.
-_LOOKED_AT = 500_000
+# So many rows, drawn at random, are counted between components: twenty times as many as components are fitted to at
+# most, so that what the fit saw in five rows is counted in a hundred. Counting all of many rows costs as much as a pass.
+_LOOKED_AT = 200_000
 _PIECE = 16_384  # rows whose scores are held at a time
 
 _SAMPLE = 5000  # more rows show finer components, but the same valleys
