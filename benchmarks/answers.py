@@ -3,7 +3,6 @@
     python -m benchmarks.answers --data DIR [--group shapes|real|tables] [--only NAME] [--peers]
     python -m benchmarks.answers --nothing [--draws 40] [--features 2 5 20]   # rows of one group: is one cluster found?
     python -m benchmarks.answers --data DIR --evidence [--group ...]   # held-out density beside dtree's other estimators
-    python -m benchmarks.answers --large 10000000                      # rows of a curved mixture with known groups
 
 DIR/shapes/*.npz hold X and one or more accepted labellings y0, y1, ... (-1 marks noise, which is not scored; the best
 labelling counts), DIR/*.npz the sets named below with X and y, DIR/tables/*.csv a column `class`. Rows above --rows are
@@ -120,28 +119,6 @@ def score_evidence(name: str, X: np.ndarray) -> None:
     print(f"{name:24s} {told}  ahead by {found['TreeClustering'] - best:+.3f} nats a row", flush=True)
 
 
-def score_large(rows: int) -> None:
-    """Half moons and skewed groups, six in all, in five features: index and clusters beside the components."""
-    import dtree
-
-    random = np.random.default_rng(0)
-    groups = random.choice(6, rows, p=[0.25, 0.25, 0.2, 0.15, 0.1, 0.05])
-    angle = random.uniform(0.0, np.pi, rows)
-    X = random.normal(0.0, 0.1, (rows, 5)).astype(np.float32)
-    moon = groups < 2
-    X[moon, 0] += np.where(groups[moon] == 0, np.cos(angle[moon]), 1.0 - np.cos(angle[moon]))
-    X[moon, 1] += np.where(groups[moon] == 0, np.sin(angle[moon]), 0.5 - np.sin(angle[moon]))
-    X[~moon] += np.array([[6, 0, 0, 0, 0], [0, 6, 0, 0, 0], [0, 0, 6, 0, 0], [6, 6, 0, 0, 0]])[groups[~moon] - 2]
-    X[~moon, 3] += random.exponential(0.7, np.count_nonzero(~moon))
-    began = time.perf_counter()
-    model = dtree.TreeClustering(random_state=0).fit(X)
-    print(
-        f"{rows:,} rows: {model.n_clusters_} clusters, index {best_index([groups], model.labels_):.3f}; "
-        f"{model.n_components_} components, index {best_index([groups], model.component_labels_):.3f}; "
-        f"{time.perf_counter() - began:.1f} s"
-    )
-
-
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--data", type=Path)
@@ -154,13 +131,10 @@ def main() -> None:
     words.add_argument("--rows", type=int, default=10_000)
     words.add_argument("--peers", action="store_true")
     words.add_argument("--evidence", action="store_true", help="held-out density beside dtree's other estimators")
-    words.add_argument("--large", type=int, default=0, metavar="ROWS")
     given = words.parse_args()
     warnings.filterwarnings("ignore")
     if given.nothing:
         return score_nothing(given.draws, given.features, given.sizes)
-    if given.large:
-        return score_large(given.large)
     if given.data is None:
         words.error("say where the labelled sets are: --data DIR")
     from sklearn.preprocessing import StandardScaler

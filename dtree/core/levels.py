@@ -128,7 +128,7 @@ def level_tree(
             component = island[component]
         return component
 
-    last = int(large[0])
+    last, joined = int(large[0]), 0
     nearness = np.zeros(i.shape[0]) if apart is None else apart[i, j]
     for pair in np.lexsort((nearness, -meeting[i, j])):
         across, own = i[pair], j[pair]
@@ -141,6 +141,9 @@ def level_tree(
         # It joins where they meet, not at the top of the other island, which a cut may part from there.
         parent[low] = across
         island[low] = last = high
+        joined += 1
+        if joined == large.shape[0] - 1:  # most pairs are left: all that they part is joined already
+            break
     joins_at[top(last)] = np.inf
     return _in_order(parent, joins_at, size)
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtree.core.jit import kernel
+from dtree.core.lanes import LANES, exp_of_lanes
 
 BINS = 96
 _LOW, _HIGH = -0.25, 1.25  # where the bins end; the centres of the two components are at 0 and 1
@@ -235,6 +236,7 @@ def depths(histogram: np.ndarray, moments: np.ndarray, deviations: float = DEVIA
 def _depths(histogram, moments, grid, allowed):
     out = np.zeros(histogram.shape[0])
     curve, drop = np.empty(BINS), np.empty(BINS)
+    scratch = np.empty(LANES), np.empty(LANES), np.empty((2, LANES), dtype=np.int64)
     for pair in range(histogram.shape[0]):
         upper, lower = moments[pair, 0], moments[pair, 1]
         if upper[0] < 2 or lower[0] < 2:
@@ -259,12 +261,12 @@ def _depths(histogram, moments, grid, allowed):
             from_b = log_b - 0.5 * ((place - b) / spread_b) ** 2
             high = max(from_a, from_b)
             curve[bin] = high + math.log1p(math.exp(min(from_a, from_b) - high))
-        out[pair] = _bounded_depth(curve, drop, histogram[pair], first, last, grid, allowed)
+        out[pair] = _bounded_depth(curve, drop, histogram[pair], first, last, grid, allowed, scratch)
     return out
 
 
 @kernel(inline=True)
-def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
+def _bounded_depth(curve, drop, counts, first, last, grid, allowed, scratch):
     """The smallest depth of the valley in curve[first..last] that the counts do not contradict."""
     highest = -np.inf
     for bin in range(first, last + 1):  # the rim on the left
@@ -286,21 +288,28 @@ def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
     for bin in range(first, last + 1):
         rows += counts[bin]
         seen += counts[bin] * drop[bin]
+    if rows <= 0.0:
+        return 0.0
+    highest = -np.inf
+    for bin in range(first, last + 1):
+        highest = max(highest, curve[bin] + drop[bin])
+    for bin in range(first, last + 1):  # now no curve that is tried rises above 0
+        curve[bin] -= highest
     # The log likelihood is concave in s: it rises up to the likeliest s and falls from there on, so that both the top
     # and the smallest s that is likely enough are found by halving.
     low, high = 0, grid.shape[0] - 1
     while low < high:
         middle = (low + high) // 2
-        here = _log_likelihood(grid[middle], curve, drop, first, last, rows, seen)
-        if _log_likelihood(grid[middle + 1], curve, drop, first, last, rows, seen) > here:
+        here = _log_likelihood(grid[middle], curve, drop, first, last, rows, seen, scratch)
+        if _log_likelihood(grid[middle + 1], curve, drop, first, last, rows, seen, scratch) > here:
             low = middle + 1
         else:
             high = middle
-    enough = _log_likelihood(grid[low], curve, drop, first, last, rows, seen) - allowed
+    enough = _log_likelihood(grid[low], curve, drop, first, last, rows, seen, scratch) - allowed
     low, high = 0, low
     while low < high:
         middle = (low + high) // 2
-        if _log_likelihood(grid[middle], curve, drop, first, last, rows, seen) >= enough:
+        if _log_likelihood(grid[middle], curve, drop, first, last, rows, seen, scratch) >= enough:
             high = middle
         else:
             low = middle + 1
@@ -308,12 +317,16 @@ def _bounded_depth(curve, drop, counts, first, last, grid, allowed):
 
 
 @kernel(inline=True)
-def _log_likelihood(s, curve, drop, first, last, rows, seen):
+def _log_likelihood(s, curve, drop, first, last, rows, seen, scratch):
     """Of so many rows in curve[first..last] with a valley of depth s; `seen` is the sum of their drops."""
-    top = -np.inf
-    for bin in range(first, last + 1):
-        top = max(top, curve[bin] + (1.0 - s) * drop[bin])
-    total = 0.0
-    for bin in range(first, last + 1):
-        total += math.exp(curve[bin] + (1.0 - s) * drop[bin] - top)
-    return -s * seen - rows * (top + math.log(total))
+    below, part, bits = scratch
+    size, total = min(last + 1 - first, LANES), 0.0
+    for i in range(LANES):
+        bin = min(first + i, last)
+        below[i] = curve[bin] + (1.0 - s) * drop[bin]
+    exp_of_lanes(below, bits, part)
+    for i in range(size):
+        total += part[i]
+    for bin in range(first + LANES, last + 1):
+        total += math.exp(curve[bin] + (1.0 - s) * drop[bin])
+    return -s * seen - rows * math.log(total)

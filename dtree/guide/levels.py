@@ -5,13 +5,14 @@ a person means. Real groups follow no family, so one group, a ring for example, 
 belong together because the density has no valley between them. (`notebooks/pictures/levels.png` draws it: components as
 fitted, the tree of the valleys between them, and the clusters at the chosen level.)
 
-A **level** says how deep a valley must be to part two clusters, in nats below the lower of the two peaks: 0.7 means that
-the density falls to half of it. `dtree.TreeClustering` measures the valleys on the rows themselves, along the line that
-tells two components apart best and along their log odds, and takes the deeper. Of each it counts only what the rows
-make sure of, so few rows show no valley. The tree over the components has a fork at the depth of
-every valley; a level is a cut of it, and all levels are nested. Components closest in density join first, all rows last.
-Where most components turn out to be clusters of their own, groups are of the kind that one component describes; then
-valleys count as the rows suggest them, sure or not, and only those of less than a tenth of a nat are closed.
+A **level** says how deep a valley must be to part two clusters, in nats below the lower of the two peaks: 0.7 means
+that the density falls to half of it. `dtree.TreeClustering` measures the valleys on the rows themselves, along the line
+that tells two components apart best and along their log odds, and takes the deeper. Of each it counts only what the
+rows make sure of, so few rows show no valley; of more than 200,000 rows so many, drawn at random, are counted. The tree
+over the components has a fork at the depth of every valley; a level is a cut of it, and all levels are nested.
+Components closest in density join first, all rows last. Where most components turn out to be clusters of their own,
+groups are of the kind that one component describes; then valleys count as the rows suggest them, sure or not, and only
+those of less than a tenth of a nat are closed.
 
 >>> import numpy as np, dtree
 >>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 900)

@@ -6,6 +6,7 @@ cuts it.
 """
 
 import itertools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from dtree.core.levels import (
     stability,
 )
 from dtree.core.overlap import Overlap, overlap_of, overlap_tree
+from dtree.core.tree import sums_below
 from dtree.core.valleys import (
     DEVIATIONS,
     Labelled,
@@ -39,6 +41,7 @@ from dtree.core.valleys import (
     separations,
 )
 from dtree.methods.completed_rows import completed
+from dtree.variational.label_kernels import softmax_rows
 from dtree.variational.mixture import Mixture
 
 _NO_DOUBT = 3.0  # deviations: a valley that is not there is believed in one case of seven hundred
@@ -100,6 +103,16 @@ def found_levels(mixture: Mixture, counted: np.ndarray, seen: Look, wanted: floa
     leaf_of[held] = np.arange(held.shape[0])
     density = seen.log_density[full] / size
     return Found(held, leaf_of, tree, level, labels, stability(labels, halves, size), density)
+
+
+def recounted(found: Found, rows: np.ndarray) -> Found:
+    """The same with the rows (m,) that the components turned out to hold, so that the largest cluster is 0."""
+    tree, labels = found.tree, canonical_by_size(found.leaf_clusters, rows)
+    size = sums_below(tree.left, tree.right, np.rint(rows).astype(np.int64))
+    first = np.unique(labels, return_index=True)[1]
+    return found._replace(
+        tree=replace(tree, size=size), leaf_clusters=labels, stability=found.stability[found.leaf_clusters[first]]
+    )
 
 
 def depths_of(pairs: PairSums, half: int | None, deviations: float) -> tuple[np.ndarray, np.ndarray]:
@@ -208,20 +221,24 @@ class Own(NamedTuple):
     labels: np.ndarray  # (n,) the place of each in `held`
     weight: np.ndarray  # (n,)
     first_row: int
+    scores: np.ndarray | None = None  # (n, k) under the components, where they are known already
 
 
 def between(mixture: Mixture, held: np.ndarray, lines: tuple[Lines, Odds] | None, own: Own) -> PairSums | Overlap:
     """What rows add to what is known about the pairs of the components `held` (k,)."""
-    rows, labels = own.rows, own.labels.astype(np.int64)
+    rows, labels, scores = own.rows, own.labels.astype(np.int64), own.scores
     if isinstance(mixture.family, Bent | DiagonalGaussian | Gaussian | Mixed) and has_holes(rows):
         rows = completed(mixture, held, rows)
-        labels = mixture.best(rows, held).astype(np.int64)
+        scores = mixture.scores(rows, held)
+        labels = scores.argmax(axis=1)
+    if scores is None:
+        scores = mixture.scores(rows, held)
     if lines is None:
         left_out = mixture.family.category_places() if isinstance(mixture.family, Mixed) else []
         others = mixture.responsibilities_without(rows, held, left_out) if left_out else ()
-        views = itertools.chain([mixture.responsibilities(rows, held)], others)
-        return overlap_of(views, labels, own.weight, own.first_row)
+        shares = scores.copy()
+        softmax_rows(shares, np.zeros(shares.shape[0]))
+        return overlap_of(itertools.chain([shares], others), labels, own.weight, own.first_row)
     points = np.ascontiguousarray(mixture.family.points(rows), dtype=np.float64)
     along, k = Labelled(points, labels, own.weight, own.first_row), held.shape[0]
-    scores = along._replace(points=mixture.scores(rows, held))
-    return both(add_rows(lines[0], along, k), add_odds(lines[1], scores, k))
+    return both(add_rows(lines[0], along, k), add_odds(lines[1], along._replace(points=scores), k))

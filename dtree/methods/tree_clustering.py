@@ -1,14 +1,14 @@
 """The method for someone who sets nothing: components by evidence, then the clusters that they make up.
 
 Up to `sample_rows` rows are fitted whole; of more rows a sample, and a few passes over all rows go on from there. One
-more pass counts how the rows of every two components lie between them (`core.valleys`), from which the tree over the
+more pass counts how rows of every two components lie between them (`core.valleys`), from which the tree over the
 components and the level at which it is cut follow (`core.levels`); the last pass writes what is known of every row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,9 +17,20 @@ from dtree.core.families import has_holes, resolve
 from dtree.core.levels import Level, LevelTree, offered_levels, reason_for
 from dtree.core.model import Model
 from dtree.core.recent import Recent
+from dtree.core.streams import stream
+from dtree.core.valleys import Lines, Odds
 from dtree.hierarchy.statistics import cluster_statistics
 from dtree.methods import variational as vb
-from dtree.methods.component_levels import Found, Look, Own, between, found_levels, lines_of, occupied_by
+from dtree.methods.component_levels import (
+    Found,
+    Look,
+    Own,
+    between,
+    found_levels,
+    lines_of,
+    occupied_by,
+    recounted,
+)
 from dtree.methods.components import fit_components, structures_of
 from dtree.methods.contract import Job, Workers
 from dtree.methods.facts import Facts
@@ -29,13 +40,18 @@ from dtree.methods.survey import fingerprint, kinds_of, resolved, survey_of
 from dtree.methods.tree_clustering_facts import facts_of
 from dtree.methods.whole_rows import limits
 from dtree.storage.ahead import reads
+from dtree.variational.label_kernels import best_and_share
 from dtree.variational.mixture import Mixture
 from dtree.variational.steps import bound
 from dtree.variational.threads import one_blas_thread
 from dtree.variational.whole import checked_weight
 
-_RAW_LEAVES, _RAW_DENSITY = "passes/raw-leaves", "passes/raw-density"
-_lines = Recent(2)  # by run and pass
+_sights, _scorers = Recent(2), Recent(2)  # by run and pass
+LOOK_STREAM = 3  # of random numbers, after those of `dtree.kmeans.passes`
+# So many rows, drawn at random, are counted between components: twenty times as many as components are fitted to at
+# most, so that what the fit saw in five rows is counted in a hundred. Counting all of many rows costs as much as a pass.
+_LOOKED_AT = 200_000
+_PIECE = 16_384  # rows whose scores are held at a time
 
 _SAMPLE = 5000  # more rows show finer components, but the same valleys
 # Rows times statistics of a covariance matrix that are fitted whole. 5,000 rows of ten features take a second, and more
@@ -197,23 +213,24 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
 
     def finish(self, job: Job, workers: Workers, state: vb.State) -> Any:
         number, chunks, components = state.number, job.chunks, state.mixture.counts.shape[0]
-        job.store.create_rows(_RAW_LEAVES, job.n, job.chunk_rows, np.int32, -1)
-        job.store.create_rows(_RAW_DENSITY, job.n, job.chunk_rows, np.float64, np.nan)
         seen = workers.map_reduce(look_task, [(job, number, chunk) for chunk in chunks], combine_looks_task)
         found = found_levels(state.mixture, occupied_by(state.mixture), seen, job.settings.level)
         job.store.create_rows("leaves", job.n, job.chunk_rows, np.int32, -1)
         for name, kind, fill in (("labels", np.int32, -1), ("confidence", np.float32, np.nan)):
             job.store.create_rows(name, job.n, job.chunk_rows, kind, fill)
         job.store.create_rows("outlier_score", job.n, job.chunk_rows, np.float32, np.nan)
-        told = sum(workers.run(label_task, [(job, number, found, chunk) for chunk in chunks]))
+        rows, sure = sum(workers.run(label_task, [(job, number, found, chunk) for chunk in chunks]))
+        counted, found = found.leaf_clusters, recounted(found, rows)
+        if not np.array_equal(counted, found.leaf_clusters):  # those of some of the rows are not in the same order
+            workers.run(number_task, [(job, found.leaf_clusters, chunk) for chunk in chunks])
         shown = np.concatenate([found.held, np.setdiff1d(np.arange(components), found.held)])
         if not state.bounds:
             state = msgspec.structs.replace(state, bounds=[bound(state.mixture.sums, state.mixture.rule)])
         mixture = vb.fitted_of(state, job.prepared.columns, shown, found.held.shape[0], False)
-        tree, k = found.tree, found.stability.shape[0]
+        tree, clusters = found.tree, found.leaf_clusters
         return Fitted(
-            mixture, found.held, tree.left, tree.right, tree.size, tree.depth, found.level, found.leaf_clusters,
-            found.stability, told[:k] / np.maximum(told[k:], 1e-300), found.density,
+            mixture, found.held, tree.left, tree.right, tree.size, tree.depth, found.level, clusters,
+            found.stability, np.bincount(clusters, sure) / np.bincount(clusters, rows), found.density,
             self._present(job, state),
         )  # fmt: skip
 
@@ -253,19 +270,37 @@ class TreeClustering(vb.Variational, Settings=Settings, Fitted=Fitted):
 # What workers do -----------------------------------------------------------------------------------------------------
 
 
+class Sight(NamedTuple):
+    """What a look at rows takes with it, made once by every process."""
+
+    held: np.ndarray  # (k,) the components that are looked for
+    score: Callable[..., np.ndarray]  # see `Mixture.scorer`
+    lines: tuple[Lines, Odds] | None  # between any two of them, see `lines_of`
+
+
+def _weight(job: Job, rows: int) -> np.ndarray:
+    return np.ones(rows) if job.weight is None else checked_weight(job.weight, job.n)
+
+
 @reads(lambda job, number, chunk: job.ahead(chunk))
 def look_task(job: Job, number: int, chunk: int) -> Look:
-    """Count how the rows of a chunk lie between components, and write where they belong."""
+    """Count how rows of a chunk lie between components: all of them, or a random share of many."""
     mixture, rows, start = job.state(number).mixture, vb.chunk_rows(job, chunk), job.bounds(chunk)[0]
-    weight = np.ones(rows.shape[0]) if job.weight is None else checked_weight(job.weight, job.n)
-    with one_blas_thread():
+    weight = _weight(job, rows.shape[0])
+    if job.n > _LOOKED_AT:
+        some = np.flatnonzero(stream(job.seed, LOOK_STREAM, 0, chunk).random(rows.shape[0]) < _LOOKED_AT / job.n)
+        rows, weight = rows[some], weight[some]
+
+    def made() -> Sight:
         held = occupied_by(mixture)
-        lines = _lines.get((job.run_id, number), lambda: lines_of(mixture, held))
-        best, density = mixture.best(rows, held), mixture.log_density(rows, held)
-        pairs = between(mixture, held, lines, Own(rows, best, weight, start))
-    job.store.write_rows(_RAW_LEAVES, start, held[best].astype(np.int32))
-    job.store.write_rows(_RAW_DENSITY, start, density)
-    k = held.shape[0]
+        return Sight(held, mixture.scorer(held), lines_of(mixture, held))
+
+    with one_blas_thread():
+        held, score, lines = _sights.get((job.run_id, number), made)
+        kept, k = mixture.kept(rows), held.shape[0]
+        scores, density = score(rows, kept), mixture.log_density(rows, held, kept)
+        best = scores.argmax(axis=1)  # scores rise with responsibilities
+        pairs = between(mixture, held, lines, Own(rows, best, weight, start, scores))
     return Look(pairs, np.bincount(best, weight, minlength=k), np.bincount(best, weight * density, minlength=k))
 
 
@@ -274,19 +309,34 @@ def combine_looks_task(parts: Sequence[Look]) -> Look:
     return Look(*(reduce(add, fields) for fields in zip(*parts, strict=True)))
 
 
-@reads(lambda job, number, found, chunk: job.ahead(chunk, _RAW_LEAVES, _RAW_DENSITY))
+@reads(lambda job, number, found, chunk: job.ahead(chunk))
 def label_task(job: Job, number: int, found: Found, chunk: int) -> np.ndarray:
-    """Write what is known of every row of a chunk; returns summed confidence and number of rows of clusters (2k,)."""
-    mixture, rows, (start, stop) = job.state(number).mixture, vb.chunk_rows(job, chunk), job.bounds(chunk)
-    leaves = found.leaf_of[job.store.read_rows(_RAW_LEAVES, start, stop)]
-    if leaves.min(initial=0) < 0:
-        raise ValueError(f"labels of rows {start} to {stop - 1} are missing in {job.store.location}: it is damaged")
-    labels, k = found.leaf_clusters[leaves], found.stability.shape[0]
+    """Write what is known of every row of a chunk; returns the rows of the components and their summed confidence
+    (2, m)."""
+    mixture, rows, start = job.state(number).mixture, vb.chunk_rows(job, chunk), job.bounds(chunk)[0]
+    weight, held, groups = _weight(job, rows.shape[0]), found.held, found.leaf_clusters.astype(np.int64)
+    leaves, confidence = np.empty(rows.shape[0], dtype=np.int64), np.empty(rows.shape[0])
+    density = np.empty(rows.shape[0])
     with one_blas_thread():
-        confidence = mixture.share_of_group(rows, found.held, found.leaf_clusters, labels)
-    oddness = found.density[leaves] - job.store.read_rows(_RAW_DENSITY, start, stop)
+        score = _scorers.get((job.run_id, number), lambda: mixture.scorer(held))
+        for first in range(0, rows.shape[0], _PIECE):
+            piece = slice(first, first + _PIECE)
+            kept = mixture.kept(rows[piece])
+            leaves[piece], confidence[piece] = best_and_share(score(rows[piece], kept), groups)
+            density[piece] = mixture.log_density(rows[piece], held, kept)
     job.store.write_rows("leaves", start, leaves.astype(np.int32))
-    job.store.write_rows("labels", start, labels.astype(np.int32))
+    job.store.write_rows("labels", start, groups[leaves].astype(np.int32))
     job.store.write_rows("confidence", start, confidence.astype(np.float32))
-    job.store.write_rows("outlier_score", start, oddness.astype(np.float32))
-    return np.concatenate([np.bincount(labels, confidence, minlength=k), np.bincount(labels, minlength=k)])
+    job.store.write_rows("outlier_score", start, (found.density[leaves] - density).astype(np.float32))
+    m = held.shape[0]
+    return np.stack([np.bincount(leaves, each, minlength=m) for each in (weight, weight * confidence)])
+
+
+@reads(lambda job, clusters, chunk: job.ahead(chunk, "leaves", rows=False))
+def number_task(job: Job, clusters: np.ndarray, chunk: int) -> None:
+    """Write the labels of a chunk again, `clusters` (m,) of the components."""
+    start, stop = job.bounds(chunk)
+    leaves = job.store.read_rows("leaves", start, stop)
+    if leaves.min(initial=0) < 0:  # what was never written reads as -1
+        raise ValueError(f"labels of rows {start} to {stop - 1} are missing in {job.store.location}: it is damaged")
+    job.store.write_rows("labels", start, clusters[leaves].astype(np.int32))

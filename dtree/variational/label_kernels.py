@@ -19,6 +19,7 @@ from dtree.variational.weights import CountMoments
 
 _NEGLIGIBLE = 1e-15  # a share of a row that changes no count
 _LOG_NEGLIGIBLE = -104.0  # responsibilities below e^-104 are zero
+_LOG_LOST = -44.0  # hundreds of numbers below e^-44 are lost when they are added to one
 _ALMOST_ONE = 1.0 - 2.0**-53
 _REFINEMENTS = 30  # most rounds of taking the row's own share away when its last responsibilities were not kept
 _AGREEMENT = 1e-12  # two or three rounds agree to this unless a component holds only a few rows
@@ -157,21 +158,27 @@ def softmax_rows(scores, weight):
 
 
 @kernel
-def share_of_group(scores, group, own):
-    """Share (n,) that the labels of each row's own group (n,) have in it; scores (n, T), group (T,) of labels."""
-    share = np.empty(scores.shape[0])
+def best_and_share(scores, group):
+    """The best label (n,) of each row, and the share (n,) that all labels of its group have in the row.
+
+    scores : (n, T), up to a constant of a row. group : (T,) of the labels.
+    """
+    best, share = np.empty(scores.shape[0], dtype=np.int64), np.empty(scores.shape[0])
     for n in range(scores.shape[0]):
         row = scores[n]
-        top = row.max()
+        own, top = 0, row[0]
+        for i in range(1, row.shape[0]):
+            if row[i] > top:
+                own, top = i, row[i]
         total, inside = 0.0, 0.0
         for i in range(row.shape[0]):
             below = row[i] - top
-            if below > _LOG_NEGLIGIBLE:
+            if below > _LOG_LOST:
                 value = math.exp(below)
                 total += value
-                inside += value if group[i] == own[n] else 0.0
-        share[n] = inside / total
-    return share
+                inside += value if group[i] == group[own] else 0.0
+        best[n], share[n] = own, inside / total
+    return best, share
 
 
 @kernel

@@ -7,17 +7,18 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from scipy import sparse
 
-from dtree.core.families import Family, PerColumn, has_holes
+from dtree.core.families import Bent, Family, PerColumn, has_holes
 from dtree.core.families.mixed import with_holes
 from dtree.core.families.some_columns import expected_log_densities
 from dtree.core.mixture_density import log_mixture_of
 from dtree.core.model import Model
 from dtree.core.priors import DirichletProcess
 from dtree.variational.fitting import sum_of_pieces
-from dtree.variational.label_kernels import conditional_log_prior, share_of_group, softmax_rows
+from dtree.variational.label_kernels import conditional_log_prior, softmax_rows
 from dtree.variational.predictive import log_predictive
-from dtree.variational.steps import Rule, State, Sums, e_step, empty_sums, m_step, make_block
+from dtree.variational.steps import Rule, State, Sums, e_step, empty_sums, inner_rows, m_step, make_block
 from dtree.variational.threads import available_threads, one_blas_thread
 from dtree.variational.variants import VariantName, variant_named
 from dtree.variational.weights import expected_weights
@@ -87,7 +88,7 @@ class Mixture(msgspec.Struct, frozen=True):
 
     def responsibilities(self, X: Any, order: np.ndarray) -> np.ndarray:
         """q(z) (n, T) that the components, listed in this order, have for new rows X (n, d)."""
-        score = self._scorer(order)
+        score = self.scorer(order)
 
         def normalised(rows: Any) -> np.ndarray:
             scores = score(rows)
@@ -95,17 +96,6 @@ class Mixture(msgspec.Struct, frozen=True):
             return scores
 
         return _by_pieces(normalised, X)
-
-    def share_of_group(self, X: Any, order: np.ndarray, group: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """The responsibility (n,) that components of each row's own group (n,) have together for rows X (n, d).
-
-        group : (T,) of the components listed in `order`.
-        """
-        score, groups = self._scorer(order), group.astype(np.int64)
-        pieces = [slice(start, start + _PREDICT_ROWS) for start in range(0, X.shape[0], _PREDICT_ROWS)]
-        return np.concatenate(
-            [share_of_group(score(X[piece]), groups, own[piece].astype(np.int64)) for piece in pieces]
-        )
 
     def responsibilities_without(self, X: Any, order: np.ndarray, columns: list[np.ndarray]) -> Iterator[np.ndarray]:
         """The same (n, T) once for each group of statistics, at `columns` (c,), that is left out of the rows.
@@ -124,7 +114,7 @@ class Mixture(msgspec.Struct, frozen=True):
 
     def scores(self, X: Any, order: np.ndarray) -> np.ndarray:
         """Logarithms (n, T) of the responsibilities for rows X (n, d), up to a constant of each row."""
-        return _by_pieces(self._scorer(order), X)
+        return _by_pieces(self.scorer(order), X)
 
     def mean_scores(self, order: np.ndarray) -> np.ndarray:
         """The means (T, T) of these over the rows of each component: scores add up as statistics do."""
@@ -133,13 +123,25 @@ class Mixture(msgspec.Struct, frozen=True):
 
     def best(self, X: Any, order: np.ndarray) -> np.ndarray:
         """The place (n,) in `order` of the component with the largest responsibility for each row of X (n, d)."""
-        score = self._scorer(order)
+        score = self.scorer(order)
         return _by_pieces(lambda rows: score(rows).argmax(axis=1), X)  # scores rise with responsibilities
 
-    def log_density(self, X: Any, order: np.ndarray) -> np.ndarray:
-        """Log predictive density (n,) of rows X (n, d): weights at expected counts times predictive densities."""
+    def log_density(self, X: Any, order: np.ndarray, kept: Any = None) -> np.ndarray:
+        """Log predictive density (n,) of rows X (n, d): weights at expected counts times predictive densities.
+
+        kept : what `kept` made of them, if it was asked before.
+        """
         log_weights, statistics = np.log(self.weights()[order]), self.statistics[order]
-        return log_mixture_of(self.family, X, statistics, log_weights, log_predictive)
+        if kept is None:
+            return log_mixture_of(self.family, X, statistics, log_weights, log_predictive)
+        assert isinstance(self.family, Bent)
+        bent, log_slopes = np.ascontiguousarray(kept[:, : X.shape[1]]), kept[:, -1]
+        return log_mixture_of(self.family.base, bent, statistics[:, :-1], log_weights, log_predictive) + log_slopes
+
+    def kept(self, X: Any) -> Any:
+        """What the family keeps of rows X (n, d), for `scorer` and `log_density` together, where making it takes long
+        enough to be done once: of rows that are bent. None for others."""
+        return self.family.kept_rows(X) if isinstance(self.family, Bent) and not has_holes(X) else None
 
     def _coefficients(self) -> np.ndarray:
         """What each statistic of a new row adds (T, s) to the logarithm of its responsibilities."""
@@ -151,11 +153,15 @@ class Mixture(msgspec.Struct, frozen=True):
             coefficients[:, 0] += prior
         return coefficients
 
-    def _scorer(self, order: np.ndarray) -> Callable[[Any], np.ndarray]:
-        """A function from rows (b, d) to the logarithms of their responsibilities (b, T), up to a constant of a row."""
-        coefficients, family = self._coefficients()[order], self.family
+    def scorer(self, order: np.ndarray) -> Callable[..., np.ndarray]:
+        """A function from rows (b, d) to the logarithms of their responsibilities (b, T), up to a constant of a row.
 
-        def scores_of(rows: Any) -> np.ndarray:
+        It takes what `kept` made of them too. Its tables are made once: for many blocks of rows it is asked for once.
+        """
+        coefficients, family = self._coefficients()[order], self.family
+        step, across = inner_rows(*coefficients.shape), np.ascontiguousarray(coefficients.T)
+
+        def scores_of(rows: Any, kept: Any = None) -> np.ndarray:
             if isinstance(family, PerColumn) and has_holes(rows):  # rows to predict, of a fit to complete ones
                 mixed, statistics = with_holes(family, self.statistics[order])
                 widened = mixed.expected_log_density(statistics)
@@ -165,7 +171,14 @@ class Mixture(msgspec.Struct, frozen=True):
                 statistics = self.statistics[order]
                 log_prior = coefficients[:, 0] - family.expected_log_density(statistics)[:, 0]
                 return np.ascontiguousarray(expected_log_densities(family, rows, statistics) + log_prior)
-            return np.ascontiguousarray(family.statistics_of_kept(family.kept_rows(rows)) @ coefficients.T)
+            kept = family.kept_rows(rows) if kept is None else kept
+            if sparse.issparse(kept):
+                return np.ascontiguousarray(family.statistics_of_kept(kept) @ across)
+            scores = np.empty((rows.shape[0], order.shape[0]))
+            for start in range(0, rows.shape[0], step):  # statistics that stay in the processor's cache
+                part = slice(start, start + step)
+                np.matmul(family.statistics_of_kept(kept[part]), across, out=scores[part])
+            return scores
 
         return scores_of
 

@@ -12,6 +12,7 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
 import dtree
+from dtree.methods import tree_clustering
 
 KINDS = np.repeat(np.arange(3), 80)
 BLOBS = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 15.0]])[KINDS] + np.random.default_rng(0).normal(size=(240, 2))
@@ -84,6 +85,30 @@ def test_no_view_of_two_moons_changes_a_label() -> None:
     assert np.array_equal(fit(X[order]).labels_, labels[order])
     # Moons of equal size: which of them has the number 0 is open.
     assert adjusted_rand_score(np.tile(labels, 2), fit(np.vstack([X, X])).labels_) == 1.0
+
+
+def arc_and_groups(n: int, d: int) -> np.ndarray:
+    """Half a ring and two groups of other sizes and spreads beside it."""
+    rng = np.random.default_rng([n, d])
+    own, angle = rng.choice(3, n, p=[0.5, 0.3, 0.2]), rng.uniform(0, np.pi, n)
+    X = rng.normal(0, np.array([0.08, 0.4, 0.2])[own][:, None], (n, d))
+    X[own == 0, :2] += 2.0 * np.column_stack([np.cos(angle), np.sin(angle)])[own == 0]
+    return X + np.array([0.0, 7.0, -7.0])[own][:, None]
+
+
+@pytest.mark.parametrize(("n", "d", "sample_rows"), [(80, 1, None), (150, 6, None), (2500, 2, None), (3000, 3, 500)])
+def test_no_view_of_groups_of_any_size_changes_a_label(n: int, d: int, sample_rows: int | None) -> None:
+    X, rng = arc_and_groups(n, d + 1), np.random.default_rng(n)
+    labels = fit(X, sample_rows=sample_rows).labels_
+    assert labels.max() >= 1
+    units, shifts = 10.0 ** rng.uniform(-4, 4, d + 1), rng.normal(size=d + 1)
+    for other in (X * units, X + 100.0 * shifts, (X * units)[:, rng.permutation(d + 1)]):
+        assert np.array_equal(fit(other, sample_rows=sample_rows).labels_, labels)
+    order = rng.permutation(n)  # in passes it decides which are drawn for the start
+    assert adjusted_rand_score(labels[order], fit(X[order], sample_rows=sample_rows).labels_) == 1.0
+    if n > 1000:  # few rows, each seen twice, are surer of what they show
+        twice = fit(np.vstack([X, X]), sample_rows=sample_rows).labels_
+        assert adjusted_rand_score(np.tile(labels, 2), twice) == 1.0
 
 
 def test_other_levels(blobs: dtree.TreeClustering) -> None:
@@ -167,6 +192,30 @@ def test_a_saved_model_keeps_everything(blobs: dtree.TreeClustering, tmp_path: P
 def test_in_passes_it_finds_the_same_groups(blobs: dtree.TreeClustering) -> None:
     passes = fit(BLOBS, sample_rows=100)
     assert adjusted_rand_score(passes.labels_, blobs.labels_) == 1.0
+
+
+def test_some_of_the_rows_show_the_valleys_and_all_are_counted(
+    blobs: dtree.TreeClustering, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tree_clustering, "_LOOKED_AT", 90)
+    some = fit(BLOBS)
+    assert np.array_equal(some.labels_, blobs.labels_)
+    assert np.array_equal(some.confidence_, blobs.confidence_)
+    assert np.array_equal(some.tree_.size, blobs.tree_.size)
+    np.testing.assert_allclose(some.outlier_score_, blobs.outlier_score_, atol=0.5)  # less the mean of fewer rows
+    random, renumbered = np.random.default_rng(8), []
+    monkeypatch.setattr(
+        tree_clustering, "number_task", lambda *job, plain=tree_clustering.number_task: renumbered.append(plain(*job))
+    )
+    for seed in range(4):  # groups of nearly the same size: which is the largest is not known of a part of the rows
+        X = BLOBS[random.permutation(240)[: 230 + seed]]
+        model = dtree.TreeClustering(random_state=seed, out=tmp_path / f"{seed}.zarr" if seed % 2 else None).fit(X)
+        assert model.n_clusters_ == 3
+        assert np.all(np.diff(np.bincount(model.labels_)) <= 0)
+        assert np.array_equal(model.labels_, model.leaf_clusters_[model.component_labels_])
+        assert np.array_equal(model.labels_, model.predict(X))
+        assert np.array_equal(np.bincount(model.component_labels_), model.tree_.size[: model.n_components_])
+    assert renumbered
 
 
 # Levels of other fits ------------------------------------------------------------------------------------------------

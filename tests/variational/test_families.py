@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dtree.core.families import Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
+from dtree.core.families import Bent, Bernoulli, DiagonalGaussian, Gaussian, Multinomial, Poisson
 from dtree.variational.fitting import InMemory, ascend
+from dtree.variational.label_kernels import best_and_share
 from dtree.variational.mixture import Mixture
 from dtree.variational.predictive import log_predictive
 from dtree.variational.steps import Block, Rule, bound, e_step, m_step, make_block, sums_of
@@ -177,12 +178,25 @@ def test_threads_do_not_change_bits(variant):
         assert np.array_equal(first.sums.statistics, second.sums.statistics)
 
 
-def test_the_share_of_a_group_is_the_sum_over_its_components():
+def test_the_best_component_and_the_share_of_its_group_are_those_of_responsibilities():
     X, family, _ = make("gaussian", rows=60)
     rule = Rule(family, VARIANTS["TSB"], ALPHA)
     mixture = Mixture.of(InMemory(make_block(family, X), start(60, 4)).sums(rule), rule)
     order, group = np.array([3, 0, 2, 1]), np.array([0, 1, 1, 0])
-    own = np.arange(60) % 2
+    best, share = best_and_share(mixture.scores(X, order), group)
+    assert np.array_equal(best, mixture.best(X, order))
     shares = mixture.responsibilities(X, order)
-    expected = np.where(own == 0, shares[:, [0, 3]].sum(axis=1), shares[:, [1, 2]].sum(axis=1))
-    np.testing.assert_allclose(mixture.share_of_group(X, order, group, own), expected, rtol=1e-12, atol=1e-300)
+    expected = np.where(group[best] == 0, shares[:, [0, 3]].sum(axis=1), shares[:, [1, 2]].sum(axis=1))
+    np.testing.assert_allclose(share, expected, rtol=1e-12, atol=1e-300)
+
+
+def test_rows_that_are_bent_once_have_the_same_scores_and_densities():
+    X = np.exp(np.random.default_rng(2).normal(size=(66, 3)))
+    straight = Gaussian(np.zeros(3), 0.1, 6.0, np.eye(3))
+    family = Bent(straight, np.ones(3), np.full(3, 0.5), np.array([0.2, 1.0, 0.6]))
+    rule = Rule(family, VARIANTS["TSB"], ALPHA)
+    mixture = Mixture.of(InMemory(make_block(family, X), start(66, 4)).sums(rule), rule)
+    order, kept = np.array([2, 0, 1]), mixture.kept(X)
+    assert np.array_equal(mixture.scorer(order)(X, kept), mixture.scores(X, order))
+    np.testing.assert_allclose(mixture.log_density(X, order, kept), mixture.log_density(X, order), rtol=1e-12)
+    assert mixture.kept(np.where(X > 1.0, np.nan, X)) is None
