@@ -137,9 +137,17 @@ class Mixture(msgspec.Struct, frozen=True):
         return _by_pieces(lambda rows: score(rows).argmax(axis=1), X)  # scores rise with responsibilities
 
     def log_density(self, X: Any, order: np.ndarray) -> np.ndarray:
-        """Log predictive density (n,) of rows X (n, d): weights at expected counts times predictive densities."""
-        log_weights, statistics = np.log(self.weights()[order]), self.statistics[order]
-        return log_mixture_of(self.family, X, statistics, log_weights, log_predictive)
+        """Log predictive density (n,) of rows X (n, d): weights at expected counts times predictive densities.
+
+        The components that `order` leaves out hold no rows, so each is as the prior has it, and they count as one: a
+        new row may be the first of its kind. Without them the density would not integrate to one.
+        """
+        weights = self.weights()
+        statistics, rest = self.statistics[order], np.delete(weights, order).sum()
+        weights = weights[order]
+        if rest > 0.0:
+            statistics, weights = np.vstack([statistics, np.zeros((1, statistics.shape[1]))]), np.append(weights, rest)
+        return log_mixture_of(self.family, X, statistics, np.log(weights), log_predictive)
 
     def _coefficients(self) -> np.ndarray:
         """What each statistic of a new row adds (T, s) to the logarithm of its responsibilities."""
