@@ -178,13 +178,32 @@ def _held(fit: Fit) -> int:
 
 
 def _bound(fit: Fit) -> float:
-    """What fits are compared by: the bound, less half the logarithm of the rows for every column that is bent.
+    """What fits are compared by: the bound, less half the logarithm of the rows for every column that is bent, and less
+    what a learned scale matrix costs.
 
     A bend is found by likelihood, which the bound of bent rows does not charge for. Scales as they were recorded stay
     unless others are clearly better: which of two local optima is a nat higher is chance.
     """
-    bent = np.count_nonzero(fit.rule.family.bend != 1.0) if isinstance(fit.rule.family, Bent) else 0
-    return fit.elbo - (0.5 * bent * math.log(max(fit.sums.rows, 1.0)) + _CLEARLY if bent else 0.0)
+    family = fit.rule.family
+    bent = np.count_nonzero(family.bend != 1.0) if isinstance(family, Bent) else 0
+    charge = 0.5 * bent * math.log(max(fit.sums.rows, 1.0)) + _CLEARLY if bent else 0.0
+    return fit.elbo - charge - _charge_for_scale(family.base if isinstance(family, Bent) else family, fit.sums.counts)
+
+
+def _charge_for_scale(family: Family, counts: np.ndarray) -> float:
+    """What the bound does not charge for a scale matrix that was learned from the rows: half a logarithm for each of
+    its covariances, of how many rows say what it is over how many a vague prior on it would be worth.
+
+    That is what integrating over such a parameter, instead of taking its best value, leaves of the evidence (Laplace).
+    Independent columns have no covariances, so that these were had for nothing when the two structures were compared. A
+    component of n rows says as much of a matrix that is worth `dof` rows as n dof / (n + dof) rows would. The vaguest
+    Wishart prior that has a mean is worth d + 2 rows.
+    """
+    if not isinstance(family, Gaussian):
+        return 0.0
+    d, counts = family.n_features, counts[counts >= 0.5]
+    rows = float(np.sum(counts * family.dof / (counts + family.dof)))
+    return 0.25 * d * (d - 1) * math.log(max(rows / (d + 2), 1.0))
 
 
 def _from_centres(

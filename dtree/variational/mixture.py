@@ -129,14 +129,21 @@ class Mixture(msgspec.Struct, frozen=True):
     def log_density(self, X: Any, order: np.ndarray, kept: Any = None) -> np.ndarray:
         """Log predictive density (n,) of rows X (n, d): weights at expected counts times predictive densities.
 
-        kept : what `kept` made of them, if it was asked before.
+        The components that `order` leaves out hold no rows, so each is as the prior has it, and they count as one: a
+        new row may be the first of its kind. Without them the density would not integrate to one.
+
+        kept : what `kept` made of the rows, if it was asked before.
         """
-        log_weights, statistics = np.log(self.weights()[order]), self.statistics[order]
+        weights = self.weights()
+        statistics, rest = self.statistics[order], np.delete(weights, order).sum()
+        weights = weights[order]
+        if rest > 0.0:
+            statistics, weights = np.vstack([statistics, np.zeros((1, statistics.shape[1]))]), np.append(weights, rest)
         if kept is None:
-            return log_mixture_of(self.family, X, statistics, log_weights, log_predictive)
+            return log_mixture_of(self.family, X, statistics, np.log(weights), log_predictive)
         assert isinstance(self.family, Bent)
         bent, log_slopes = np.ascontiguousarray(kept[:, : X.shape[1]]), kept[:, -1]
-        return log_mixture_of(self.family.base, bent, statistics[:, :-1], log_weights, log_predictive) + log_slopes
+        return log_mixture_of(self.family.base, bent, statistics[:, :-1], np.log(weights), log_predictive) + log_slopes
 
     def kept(self, X: Any) -> Any:
         """What the family keeps of rows X (n, d), for `scorer` and `log_density` together, where making it takes long

@@ -12,6 +12,7 @@ from dtree.variational.fitting import InMemory, ascend
 from dtree.variational.starts import kmeans_labels, one_hot
 from dtree.variational.steps import Rule, make_block
 from dtree.variational.variants import variant_named
+from dtree.variational.whole import fit_rows
 
 
 def groups(n: int, d: int, k: int, seed: int) -> np.ndarray:
@@ -59,6 +60,19 @@ def test_hyperparameters_are_learned_to_the_end() -> None:
     fit = components.fit_components(X, np.ones(len(X)), ("gaussian", "gaussian-diag"), (), 1.0, 0)
     settings = components.settings_of(fit.rule.family, 1.0, fit.sums.counts.shape[0])
     assert components._learned(X, np.ones(len(X)), settings, 0, fit, rounds=1).elbo < fit.elbo + 1.0
+
+
+def test_a_learned_scale_matrix_costs_what_its_covariances_cost() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 12))
+    settings = [components.settings_of(structure, 1.0, 2) for structure in ("gaussian", "gaussian-diag")]
+    full, diagonal = (fit_rows(X, np.ones(200), 2, one, 0) for one in settings)
+    assert components._bound(diagonal) == diagonal.elbo
+    counts = full.sums.counts[full.sums.counts >= 0.5]
+    rows = np.sum(counts * full.rule.family.dof / (counts + full.rule.family.dof))
+    assert full.elbo - components._bound(full) == pytest.approx(0.5 * 66 * np.log(rows / 14))  # 66 covariances
+    few = fit_rows(X[:14], np.ones(14), 2, settings[0], 0)  # no more than the vaguest prior is worth
+    assert components._bound(few) == few.elbo
 
 
 def test_other_starts_find_more(monkeypatch: pytest.MonkeyPatch) -> None:

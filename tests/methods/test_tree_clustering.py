@@ -35,6 +35,17 @@ def test_blobs(blobs: dtree.TreeClustering) -> None:
     assert np.array_equal(np.bincount(blobs.labels_), np.sort(np.bincount(blobs.labels_))[::-1])
 
 
+def test_the_density_integrates_to_one_and_leaves_room_for_rows_of_a_kind_not_seen() -> None:
+    rng = np.random.default_rng(4)
+    model = fit(np.concatenate([rng.normal(0.0, 1.0, (12, 1)), rng.normal(9.0, 1.0, (8, 1))]))
+    line = np.linspace(-4000.0, 4000.0, 800_001)
+    density = np.exp(model.score_samples(line[:, None]))
+    assert density.sum() * (line[1] - line[0]) == pytest.approx(1.0, abs=1e-3)  # tails reach beyond the line
+    model, far = fit(rng.normal(size=(400, 2))), np.full((1, 2), 7.0)
+    prior = model.family_.log_predictive_of(far, np.zeros_like(model.statistics_[:1]))[0, 0]
+    assert model.score_samples(far)[0] >= prior - np.log(403.0)  # a stick of its own: alpha / (1 + alpha + n)
+
+
 def test_rings_and_moons() -> None:
     angle = np.random.default_rng(0).uniform(0, 2 * np.pi, 900)
     rings, known = np.column_stack([np.cos(angle), np.sin(angle)]), np.repeat([0, 1], [300, 600])
