@@ -3,9 +3,8 @@
 What differs between the fits is the structure (one covariance matrix per component, or independent columns) and where
 they start: from k-means with few or many centres, or from the clusters that Bayes K-means finds greedily. Greedy
 clusters follow curved groups that k-means cannot see; from there rows still move. Every fit then learns the family's
-hyperparameters from its own components, in turn with them, while the bound rises. Which optimum is found depends on
-the start: few numbers are fitted again from others until a start finds no more, and the best fit once more from k-means
-with the hyperparameters that it has learned.
+hyperparameters from its own components, in turn with them, while the bound rises. The best
+fit is started once more, from k-means with the hyperparameters that it has learned.
 """
 
 import math
@@ -41,8 +40,6 @@ _BENT_BEHIND = 0.1  # the same for bends of more than _QUICK_ROWS rows, where a 
 _QUICK_ROWS = 2000
 _SHORT = 4  # passes from components that are there already
 _CLEARLY = math.log(20.0)  # nats: odds of twenty to one are called strong evidence
-# Rows times statistics of a covariance matrix that are fitted from other starts again: this many take a second or two.
-_STARTED_NUMBERS, _MOST_STARTS = 30_000, 5
 _AGAIN_NUMBERS = 600_000  # rows times columns squared up to which a last start takes less than a second
 _ROUNDS = 3  # of learning hyperparameters or bends: each raises the bound less than the one before
 _LAST_ROUNDS = 10  # of the fit that is kept: in many columns three do not get there
@@ -115,35 +112,15 @@ def fit_components(
     full = "gaussian" in structures
     X, weight = in_own_order(X, weight, full)
     fits: list[Fit] = []
-    for own in _seeds(seed, starts_for(*X.shape) if full else 1):
-        reached, straight = max(map(_bound, fits), default=-np.inf), list[Fit]()
-        for structure in structures:
-            straight += _from_centres(X, weight, structure, kinds, alpha, own, fits + straight)
-        if full and X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
-            straight.append(_from_greedy_clusters(X, weight, alpha, own))
-        fits += straight
-        if full and straight:
-            fits += _from_bent_scales(X, weight, structures, kinds, alpha, own, straight)
-        if max(map(_bound, fits)) < reached + _CLEARLY:
-            break
+    for structure in structures:
+        fits += _from_centres(X, weight, structure, kinds, alpha, seed, fits)
     if not full:
         return max(fits, key=_bound)
+    if X.shape[1] <= _GREEDY_FEATURES and X.shape[0] > 2:
+        fits.append(_from_greedy_clusters(X, weight, alpha, seed))
+    fits += _from_bent_scales(X, weight, structures, kinds, alpha, seed, fits)
     best = _bent_to_fit(X, weight, alpha, seed, _finest_of_the_best(fits))
     return _started_again(X, weight, alpha, seed, best) if X.size * X.shape[1] <= _AGAIN_NUMBERS else best
-
-
-def starts_for(n: int, d: int) -> int:
-    """How often n rows of d features are fitted at most, as long as another start finds more.
-
-    >>> starts_for(300, 2), starts_for(5000, 2), starts_for(569, 30)
-    (5, 1, 1)
-    """
-    return min(max(_STARTED_NUMBERS // (n * (1 + d + d * (d + 1) // 2)), 1), _MOST_STARTS)
-
-
-def _seeds(seed: int, number: int) -> list[int]:
-    """The seed itself, and others that follow from it."""
-    return [seed, *map(int, np.random.SeedSequence(seed).generate_state(number - 1))]
 
 
 def _from_bent_scales(

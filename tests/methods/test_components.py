@@ -73,19 +73,3 @@ def test_a_learned_scale_matrix_costs_what_its_covariances_cost() -> None:
     assert full.elbo - components._bound(full) == pytest.approx(0.5 * 66 * np.log(rows / 14))  # 66 covariances
     few = fit_rows(X[:14], np.ones(14), 2, settings[0], 0)  # no more than the vaguest prior is worth
     assert components._bound(few) == few.elbo
-
-
-def test_other_starts_find_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    angle = rng.uniform(0, 2 * np.pi, 300)
-    ring = np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(0, 0.05, (300, 2))
-
-    def reached() -> np.ndarray:
-        full = ("gaussian", "gaussian-diag")
-        return np.array([components.fit_components(ring, np.ones(300), full, (), 1.0, seed).elbo for seed in range(3)])
-
-    several = reached()
-    monkeypatch.setattr(components, "starts_for", lambda n, d: 1)
-    one = reached()
-    assert np.all(several >= one)
-    assert (several - one).max() > 2.0
