@@ -83,6 +83,8 @@ def in_own_order(X: Any, weight: np.ndarray, full: bool) -> tuple[Any, np.ndarra
     weight = np.bincount(which.ravel(), weight[held])
     if full:
         centred = distinct - weight @ distinct / weight.sum()
+        spread = np.sqrt(weight @ centred**2 / weight.sum())
+        centred /= np.where(spread > 0.0, spread, 1.0)  # or rounding drowns columns of small numbers beside large ones
         metric = np.linalg.pinv((centred * weight[:, None]).T @ centred / weight.sum(), hermitian=True)
         order = np.argsort(np.einsum("na,ab,nb->n", centred, metric, centred), kind="stable")
         distinct, weight = distinct[order], weight[order]

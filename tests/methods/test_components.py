@@ -73,3 +73,11 @@ def test_a_learned_scale_matrix_costs_what_its_covariances_cost() -> None:
     assert full.elbo - components._bound(full) == pytest.approx(0.5 * 66 * np.log(rows / 14))  # 66 covariances
     few = fit_rows(X[:14], np.ones(14), 2, settings[0], 0)  # no more than the vaguest prior is worth
     assert components._bound(few) == few.elbo
+
+
+def test_units_change_no_order() -> None:
+    X = groups(150, 2, 3, 0)
+    usual, _ = components.in_own_order(X, np.ones(150), full=True)
+    units = np.array([1e-5, 1e5])  # squared, further apart than numbers have digits
+    other, _ = components.in_own_order(X * units, np.ones(150), full=True)
+    np.testing.assert_allclose(other / units, usual, rtol=1e-12)
